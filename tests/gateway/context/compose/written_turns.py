@@ -6,7 +6,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Conversation
+from gateway.context.compose.recall import Recall
 from gateway.context.memory import Call, LivedTurn
 from gateway.engine.interface import EngineFacts
 from gateway.engine.rendering.template import ChatTemplate
@@ -32,7 +34,7 @@ class Renderer:
         self.refuses: Callable[[Sequence[Any]], bool] = lambda messages: False
         """Which messages it can't render."""
 
-    async def apply_template(self, messages: Sequence[Any], tools: Sequence[Any] = ()) -> str:
+    async def apply_template(self, messages: Sequence[Any], tools: Sequence[Any] = (), options: Any = None) -> str:
         self.asked.append((list(messages), list(tools)))
         if self.refuses(messages):
             raise EngineRefused("no", 500)
@@ -79,17 +81,27 @@ def written_call(each: CallClosed) -> str:
     return f'<tool_call>{{"arguments":{each.arguments},"name":"{each.name}"}}</tool_call>'
 
 
-def write(
+def write(conversation: Conversation, content: str, *calls: CallClosed, reasoning: str = "", **turn: Any) -> list[int]:
+    """Let the model write a turn; return its ids. The rest: see `write_text`."""
+    thought = f"<think>{reasoning}</think>" if reasoning else ""
+    words = "".join((thought, content, *map(written_call, calls)))
+    return write_text(conversation, words, *calls, content=content, reasoning=reasoning, **turn)
+
+
+def write_text(
     conversation: Conversation,
-    content: str,
+    words: str,
     *calls: CallClosed,
+    content: str = "",
     reasoning: str = "",
     shown: bool = True,
     **turn: Any,
 ) -> list[int]:
-    """Let the model write a turn; return its ids. `shown`: whether its client is shown the calls."""
-    thought = f"<think>{reasoning}</think>" if reasoning else ""
-    ids = TINY.encode("".join((thought, content, *map(written_call, calls))), specials=True)
+    """Let the model write these words, with this content, reasoning and calls in them; return their ids.
+
+    `shown`: whether its client is shown the calls.
+    """
+    ids = TINY.encode(words, specials=True)
     fields = {"content": bool(content), "reasoning": bool(reasoning), "ended_by": END, **turn}
     start, lived = len(conversation.ids), LivedTurn(calls, **fields)
     conversation.context.write(ids, lived)
@@ -115,3 +127,37 @@ async def run(conversation: Conversation, *results: str) -> list[list[int]]:
 def text(ids: Sequence[int]) -> str:
     """All of it, control tokens too."""
     return TINY.decode(ids)
+
+
+def echo(conversation: Conversation) -> dict[str, Any]:
+    """The answer as its client sends it back."""
+    return {"role": "assistant", **conversation.lived.shown.message}
+
+
+def said(role: str, content: str | None, **more: Any) -> dict[str, Any]:
+    """A message."""
+    return {"role": role, "content": content, **more}
+
+
+def result(number: int, content: str) -> dict[str, Any]:
+    """The result of a call, from the client."""
+    return said("tool", content, tool_call_id=f"c{number}")
+
+
+class Counts:
+    """Metrics that keep what they are told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def request_answered(self, *, prompt: int, cached: int) -> None:
+        self.told.append((prompt, cached))
+
+    def prompt_ids_lost(self, reason: str, n: int) -> None:
+        self.told.append((reason, n))
+
+
+def new_recall(**more: Any) -> Recall:
+    """A gateway's memory; by name: its limits, and its other arguments."""
+    given = {key: more.pop(key) for key in ("metrics", "trajectories", "shared") if key in more}
+    return Recall(LimitsConfig(**more), given.pop("metrics", Counts()), **given)

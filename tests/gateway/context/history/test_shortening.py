@@ -99,6 +99,7 @@ def test_what_the_model_has_not_answered_to_stays() -> None:
     results = [message for name in "abc" for message in used(name, 400)]
 
     assert left(*results, uses=0) == "c"
+    assert left(said("tool", "a" * 400), uses=0) == "a"
     assert left(*results, *LATER, uses=0) == ""
 
 
@@ -144,6 +145,8 @@ def test_gains_of_several_add_up_until_they_are_enough() -> None:
     assert left(*history, uses=0, least=2 * GAIN // 4) == "c"
     # What the first two gained is spent: the third alone is not enough.
     assert cleared(*history, uses=0, least=2 * GAIN // 4).uses == 2
+    assert left(*used("a", 400), *used("b", 399), *LATER, uses=0, least=GAIN // 4) == "b"
+    assert left(*used("a", 400), *used("b", 400), *LATER, uses=0, least=GAIN // 4) == ""
 
 
 def test_what_was_taken_out_no_longer_makes_the_history_long() -> None:
@@ -160,7 +163,8 @@ def test_it_is_said_how_many_were_taken_out_and_roughly_what_that_gained() -> No
 
     assert (found := cleared(*history, uses=0)).uses == 2
     assert found.tokens == (700 - 2 * len(CLEARED)) // 4
-    assert cleared(*history, uses=5) == ClearedHistory(history, 0, 0)
+    assert cleared(*used("a", len(CLEARED) + 11), *LATER, uses=0).tokens == 2
+    assert cleared(*history, uses=5) == ClearedHistory(history) == ClearedHistory(history, 0, 0)
 
 
 def test_only_contents_change_and_only_in_copies() -> None:
