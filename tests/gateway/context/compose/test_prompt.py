@@ -18,6 +18,7 @@ from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed
 
 from .written_turns import (
+    END,
     HERMES,
     TINY,
     Renderer,
@@ -163,8 +164,10 @@ READY = {
 
 
 @pytest.mark.parametrize("how", READY)
-async def test_each_prompt_begins_with_all_that_is_held(how: str) -> None:
+@pytest.mark.parametrize("system", [True, False])
+async def test_each_prompt_begins_with_all_that_is_held(how: str, system: bool) -> None:
     talk = Talk(make_ready(**READY[how]))
+    talk.messages = talk.messages[not system :]
     conversation = await talk.ask()
     for number in range(3):
         # A call of the gateway's, and one of the client's.
@@ -257,6 +260,38 @@ async def test_what_is_no_simple_turn_is_rendered_and_still_keeps_what_is_held(n
         assert talk.renderings > 0
 
 
+async def answered_once(ready: ReadyEngine, kind: str) -> int:
+    """How many renderings a question behind an answer of a kind takes."""
+    talk = Talk(ready, Asked(HERMES) if kind == "no tools" else ASKED)
+    conversation = await talk.ask()
+    write(conversation, "Look." if kind == "words before the call" else "", call(0), shown=kind != "own call")
+    if kind == "own call":
+        await run(conversation, "sun")
+    else:
+        talk.end(conversation)
+        conversation = await talk.ask(result(0, "" if kind == "empty result" else "sun"))
+    ended = None if kind == "cut" else END
+    write(
+        conversation, " Yes." if kind == "blanks" else "Yes.", ended_by=ended, reasoning="Hm." * (kind == "reasoning")
+    )
+    talk.end(conversation)
+    await talk.ask(said("user", "And?"))
+    return talk.renderings
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["own call", "words before the call", "empty result", "no tools", "cut", "reasoning", "blanks"],
+)
+async def test_conversation_of_another_shape_is_rendered_once(kind: str) -> None:
+    ready = make_ready()
+    assert await answered_once(ready, "plain") > 0
+    assert await answered_once(ready, "plain") == 0
+
+    assert await answered_once(ready, kind) > 0
+    assert await answered_once(ready, "plain") == 0
+
+
 class ReadsJson(Renderer):
     """Shows a JSON result in words of its own."""
 
@@ -281,15 +316,35 @@ async def test_json_result_is_shown_as_the_template_reads_it(reads: bool) -> Non
     assert bool(talk.renderings) is reads
 
 
-async def test_plain_result_is_appended_where_the_template_reads_json() -> None:
+async def test_plain_results_are_appended_where_the_template_reads_json_until_one_is_json() -> None:
     talk = Talk(make_ready(ReadsJson()))
     conversation = await talk.ask()
-    for number in range(TIMES):
-        write(conversation, "", call(number))
+    for number in range(0, 2 * TIMES, 2):
+        write(conversation, "", call(number), call(number + 1))
         talk.end(conversation)
-        conversation = await talk.ask(result(number, "sun"))
-        assert talk.behind(conversation) == f"<|im_end|>\n{turn('tool', 'sun')}{ASSISTANT}"
+        conversation = await talk.ask(result(number, "sun"), result(number + 1, "rain"))
+        assert talk.behind(conversation) == f"<|im_end|>\n{turn('tool', 'sun')}{turn('tool', 'rain')}{ASSISTANT}"
     assert talk.renderings == 0
+
+    write(conversation, "", call(90), call(91))
+    talk.end(conversation)
+    conversation = await talk.ask(result(90, '{"sky": "blue"}'), result(91, "rain"))
+    assert text(conversation.ids).endswith(f"{turn('tool', 'sky is blue')}{turn('tool', 'rain')}{ASSISTANT}")
+
+
+async def test_result_of_the_gateways_own_may_be_json() -> None:
+    talk = Talk(make_ready(ReadsJson()))
+    conversation = await talk.ask()
+    for number in range(0, 2 * TIMES, 2):
+        gateways, clients = call(number, "dig"), call(number + 1)
+        write(conversation, "", gateways, clients, shown=False)
+        conversation.lived.calls.append(Call(clients.id, clients.name, clients.arguments))
+        own = "sun" if number < 2 * TIMES - 2 else '{"sky": "blue"}'
+        conversation.lived.add_result(gateways.id, "dig", TINY.encode(own))
+        talk.end(conversation)
+        conversation = await talk.ask(result(number + 1, "rain"))
+
+    assert text(conversation.ids).endswith(f"{turn('tool', 'sky is blue')}{turn('tool', 'rain')}{ASSISTANT}")
 
 
 class DropsReasoning(Renderer):
@@ -385,13 +440,30 @@ async def test_call_without_markers_keeps_its_ids_though_the_template_writes_the
     assert talk.behind(await talk.ask(result(0, "sun"))) == f"<|im_end|>\n{turn('tool', 'sun')}{ASSISTANT}"
 
 
-async def test_turn_that_a_limit_ended_behind_its_calls_keeps_its_ids() -> None:
-    talk = Talk(make_ready())
+@pytest.mark.parametrize("closed", ["</tool_call>", ""])
+@pytest.mark.parametrize("preamble", [True, False])
+async def test_turn_that_a_limit_ended_behind_its_calls_keeps_its_ids(closed: str, preamble: bool) -> None:
+    talk = Talk(make_ready(preamble=preamble))
     conversation = await talk.ask()
-    write(conversation, "Look.", call(0), ended_by=None)
+    write(conversation, "Yes.")
+    talk.end(conversation)
+    conversation = await talk.ask(said("user", "And?"))
+    write_text(conversation, f'<tool_call>{{"arguments":{{}},"name":"look"}}{closed}', call(0), ended_by=None)
     talk.end(conversation)
 
     assert talk.behind(await talk.ask(result(0, "sun"))) == f"<|im_end|>\n{turn('tool', 'sun')}{ASSISTANT}"
+
+
+async def test_template_that_refuses_questions_behind_an_answer_ends_turns_with_no_token() -> None:
+    renderer = Renderer()
+    talk = Talk(make_ready(renderer))
+    conversation = await talk.ask()
+    write(conversation, "Look.", call(0), ended_by=None)
+    talk.end(conversation)
+    renderer.refuses = lambda messages: messages[-1]["role"] == "user"
+
+    shown = text((await talk.ask(result(0, "sun"))).ids)
+    assert shown.endswith(f"<|im_end|>\n{turn('tool', 'sun')}{ASSISTANT}")
 
 
 @pytest.mark.parametrize(
