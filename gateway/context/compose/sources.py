@@ -152,8 +152,7 @@ class Definitions:
     def _places(self, text: bytes) -> list[_Place]:
         """The definitions in a text in order, and all that belongs to them, without gaps inside what was taught."""
         found = sorted(self._found(text))
-        start = text.find(self._taught) if self._taught else -1
-        if start >= 0:
+        if self._taught and (start := text.find(self._taught)) >= 0:
             return list(_filled(found, start, start + len(self._taught)))
         for number, (place, after) in enumerate(pairwise(found)):
             if _PUNCTUATION.issuperset(text[place.end : after.start]):

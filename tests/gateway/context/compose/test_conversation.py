@@ -33,8 +33,7 @@ from gateway.errors import RequestInvalid
 from gateway.observe.trajectories import Span
 from gateway.proxy.naming import ToolEntry
 from gateway.toolcalls.schema.spec import ToolSpec
-
-from .written_turns import END, HERMES, TINY, Renderer, call, make_ready, run, text, write
+from tests.gateway.context.compose.written_turns import END, HERMES, TINY, Renderer, call, make_ready, run, text, write
 
 
 def spec(name: str) -> ToolSpec:
@@ -209,6 +208,7 @@ def test_where_calls_are_text_for_the_template_they_are_content() -> None:
 def test_template_shows_tools_where_it_defines_them(defines: bool, preamble: bool) -> None:
     assert not Context([], defines=defines).last_turn(make_ready(preamble=preamble))[0].tools
     assert Context([], defines=True).last_turn(make_ready())[0].tools
+    assert not Context([]).last_turn(make_ready())[0].tools
 
 
 # The conversation.

@@ -23,8 +23,7 @@ from gateway.context.memory.defined_tools import DefinedTool, ToolDigests
 from gateway.engine.rendering.template_forms import ToolFault
 from gateway.proxy.naming import ToolEntry
 from gateway.toolcalls.schema.spec import ToolSpec
-
-from .written_turns import HERMES, Renderer, make_ready
+from tests.gateway.context.compose.written_turns import HERMES, Renderer, make_ready
 
 WORDS = "You can call these tools now:"
 

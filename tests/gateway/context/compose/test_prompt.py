@@ -16,8 +16,7 @@ from gateway.observe.trajectories import Span
 from gateway.toolcalls.formats.registry import system_preamble
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed
-
-from .written_turns import (
+from tests.gateway.context.compose.written_turns import (
     END,
     HERMES,
     TINY,
@@ -271,9 +270,8 @@ async def answered_once(ready: ReadyEngine, kind: str) -> int:
         talk.end(conversation)
         conversation = await talk.ask(result(0, "" if kind == "empty result" else "sun"))
     ended = None if kind == "cut" else END
-    write(
-        conversation, " Yes." if kind == "blanks" else "Yes.", ended_by=ended, reasoning="Hm." * (kind == "reasoning")
-    )
+    words, thought = " Yes." if kind == "blanks" else "Yes.", "Hm." if kind == "reasoning" else ""
+    write(conversation, words, ended_by=ended, reasoning=thought)
     talk.end(conversation)
     await talk.ask(said("user", "And?"))
     return talk.renderings
@@ -454,6 +452,23 @@ async def test_turn_that_a_limit_ended_behind_its_calls_keeps_its_ids(closed: st
     assert talk.behind(await talk.ask(result(0, "sun"))) == f"<|im_end|>\n{turn('tool', 'sun')}{ASSISTANT}"
 
 
+class EndsNoQuestion(Renderer):
+    """Ends what the model says with a token, and nothing else."""
+
+    def turn(self, message: Any) -> str:
+        written = super().turn(message)
+        return written.replace("<|im_end|>", "") if message["role"] == "user" else written
+
+
+async def test_token_that_ends_turns_of_the_model_is_not_that_of_questions() -> None:
+    talk = Talk(make_ready(EndsNoQuestion()))
+    conversation = await talk.ask()
+    write_text(conversation, '<tool_call>{"arguments":{},"name":"look"}', call(0), ended_by=None)
+    talk.end(conversation)
+
+    assert talk.behind(await talk.ask(result(0, "sun"))) == f"<|im_end|>\n{turn('tool', 'sun')}{ASSISTANT}"
+
+
 async def test_template_that_refuses_questions_behind_an_answer_ends_turns_with_no_token() -> None:
     renderer = Renderer()
     talk = Talk(make_ready(renderer))
@@ -466,25 +481,33 @@ async def test_template_that_refuses_questions_behind_an_answer_ends_turns_with_
     assert shown.endswith(f"<|im_end|>\n{turn('tool', 'sun')}{ASSISTANT}")
 
 
+BROKEN = '<tool_call>{"name": "lo'
+WHOLE = '<tool_call>{"name": "look"}</tool_call>'
+
+
 @pytest.mark.parametrize(
-    ("words", "reasoning", "shown"),
+    ("words", "content", "reasoning", "shown"),
     [
-        ('Let me see.\n<tool_call>{"name": "lo', "", 'Let me see.\n<tool_call>{"name": "lo'),
-        ('<think>Hm.</think>Let me see.<tool_call>{"name": "lo', "Hm.", 'Let me see.<tool_call>{"name": "lo'),
-        ('<think>Hm.</think><tool_call>{"name": "lo', "Hm.", '<tool_call>{"name": "lo'),
+        (f"Let me see.\n{BROKEN}", "Let me see.", "", f"Let me see.\n{BROKEN}"),
+        (f"<think>Hm.</think>Let me see.{BROKEN}", "Let me see.", "Hm.", f"Let me see.{BROKEN}"),
+        (f"<think>Hm.</think>Let me see.\n{BROKEN}", "Let me see.\n", "Hm.", f"Let me see.\n{BROKEN}"),
+        (f"<think>Hm.</think>\n\n{BROKEN}", "", "Hm.", BROKEN),
+        (f"<think>Hm.</think>A.{WHOLE}B.{BROKEN}", "A.B.", "Hm.", f"{WHOLE}B.{BROKEN}"),
+        # The model thinks of a marker.
+        (f"<think>\n\n\n\n\n<tool_call>\n</think>A.{BROKEN}", "A.", "\n<tool_call>", f"A.{BROKEN}"),
+        (f"<think>Other words.</think>A.{BROKEN}", "A.", "Hm.", f"A.{BROKEN}"),
     ],
 )
-async def test_call_that_broke_off_is_shown_as_the_text_that_it_is(words: str, reasoning: str, shown: str) -> None:
-    renderer = Renderer()
-    talk = Talk(make_ready(renderer))
+async def test_call_that_broke_off_is_shown_as_the_text_that_it_is(
+    words: str, content: str, reasoning: str, shown: str
+) -> None:
+    talk = Talk(make_ready())
     conversation = await talk.ask()
-    content = "Let me see." if "Let me" in words else ""
     write_text(conversation, words, content=content, reasoning=reasoning, broken=True)
     talk.end(conversation)
     conversation = await talk.ask(said("user", "And?"))
 
-    assert text(conversation.ids).endswith(f"{shown}<|im_end|>\n{turn('user', 'And?')}{ASSISTANT}")
-    assert "Hm." not in text(conversation.ids) or conversation.continuation.kept == len(talk.held)
+    assert text(conversation.ids).endswith(f"{ASSISTANT}{shown}<|im_end|>\n{turn('user', 'And?')}{ASSISTANT}")
 
 
 # Where the ids came from.

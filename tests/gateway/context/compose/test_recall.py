@@ -29,8 +29,7 @@ from gateway.context.memory import (
 from gateway.observe.trajectories import Sampled, Span
 from gateway.proxy.caller import Principal
 from gateway.toolcalls.schema.spec import ToolSpec
-
-from .written_turns import (
+from tests.gateway.context.compose.written_turns import (
     END,
     HERMES,
     TINY,
@@ -288,6 +287,10 @@ async def test_answers_before_it_that_are_not_remembered_are_strangers() -> None
 
     assert first.strangers == History(b"", told).strangers(0, 3) != b""
     assert (second.strangers, second.number) == (b"", first.number)
+    told = [*messages, said("assistant", "Mine."), said("user", "And?")]
+    await answered(recall, told)
+    (latest, _) = recall.conversations(5)
+    assert latest.strangers == History(b"", told).strangers(4, 6) != b""
 
 
 async def test_each_new_conversation_has_a_number_of_its_own() -> None:
@@ -364,6 +367,22 @@ async def test_last_user_message_of_a_kept_conversation_can_be_read() -> None:
 
     assert recall.last_user_text(recall.conversations(1)[0].number) == "second"
     assert recall.last_user_text(99) is None
+
+
+async def test_seven_eighths_of_the_memory_are_for_answers_and_one_for_the_words_of_messages() -> None:
+    recall = new_recall()
+    await answered(recall)
+    size = recall.conversations(1)[0].size
+    # Two messages of 300 bytes, and their texts.
+    words = 2 * 300 + len("hiYes.")
+    for memory, kept in ((-(-size * 8 // 7), 1), (size * 8 // 7 - 8, 0)):
+        recall = new_recall(memory_bytes=memory)
+        await answered(recall)
+        assert len(recall.conversations(1)) == kept
+    for memory, told in ((8 * words, "hi"), (8 * words - 1, None)):
+        recall = new_recall(memory_bytes=memory)
+        await answered(recall)
+        assert recall.last_user_text(0) == told
 
 
 # What is counted.
