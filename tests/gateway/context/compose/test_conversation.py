@@ -14,6 +14,7 @@ from gateway.context.compose.conversation import (
     Conversation,
     Observer,
     SearchTool,
+    Spliced,
     calls_of_turns,
     readable,
 )
@@ -362,6 +363,10 @@ async def test_conversation_does_not_return_where_the_template_shows_reasoning()
     context = Context([1, 2, 3], last=LivedTurn(reasoning=True), question=2)
 
     assert not (await talk(context=context, ready=make_ready(Open(), rewind="checkpoints")).hints()).returns
+
+
+def test_nothing_is_spliced_at_first() -> None:
+    assert talk().spliced == Spliced(leaf=0, shim=0, scaffold=0, prefilled=0, prefilled_seconds=0.0, seconds=0.0)
 
 
 def test_nobody_looks_unless_somebody_does() -> None:

@@ -429,8 +429,9 @@ async def test_call_with_a_number_that_python_does_not_read_is_shown() -> None:
         '[{"name": "look", "arguments": {}}]',
     ],
 )
-async def test_call_without_markers_keeps_its_ids_though_the_template_writes_them(words: str) -> None:
-    talk = Talk(make_ready())
+@pytest.mark.parametrize("how", READY)
+async def test_call_without_markers_keeps_its_ids_though_the_template_writes_them(words: str, how: str) -> None:
+    talk = Talk(make_ready(**READY[how]))
     conversation = await talk.ask()
     write_text(conversation, words, call(0))
     talk.end(conversation)
@@ -496,6 +497,8 @@ WHOLE = '<tool_call>{"name": "look"}</tool_call>'
         # The model thinks of a marker.
         (f"<think>\n\n\n\n\n<tool_call>\n</think>A.{BROKEN}", "A.", "\n<tool_call>", f"A.{BROKEN}"),
         (f"<think>Other words.</think>A.{BROKEN}", "A.", "Hm.", f"A.{BROKEN}"),
+        # Where no call begins, only its content is known.
+        ('<think>Hm.</think>A.{"name": "lo', "A.", "Hm.", "A."),
     ],
 )
 async def test_call_that_broke_off_is_shown_as_the_text_that_it_is(

@@ -293,6 +293,14 @@ async def test_answers_before_it_that_are_not_remembered_are_strangers() -> None
     assert latest.strangers == History(b"", told).strangers(4, 6) != b""
 
 
+async def test_answer_with_which_a_history_begins_is_a_stranger() -> None:
+    recall = new_recall()
+    told = [said("assistant", "Mine."), said("user", "And?")]
+    await answered(recall, told)
+
+    assert recall.conversations(1)[0].strangers == History(b"", told).strangers(0, 2) != b""
+
+
 async def test_each_new_conversation_has_a_number_of_its_own() -> None:
     recall = new_recall()
     await answered(recall)
