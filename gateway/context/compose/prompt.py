@@ -248,8 +248,7 @@ def _known(lived: Lived, text: str, fmt: Format, ready: ReadyEngine, closing: st
     if turn is None:
         return Known(lived.ids)
     calls = () if ready.tool_format.calls_as_text else tuple((call.name, _value(call)) for call in turn.calls)
-    unmarked = bool(calls) and _is_unmarked(text, fmt)
-    return Known(lived.ids, text, calls, turn.end_text(ready.token_map) or closing, unmarked)
+    return Known(lived.ids, text, calls, turn.end_text(ready.token_map) or closing, _is_unmarked(text, fmt))
 
 
 def _is_unmarked(text: str, fmt: Format) -> bool:

@@ -62,10 +62,9 @@ class SourceTrail:
 
         Ids between these and `kept` are the text of a turn that was cut, tokenized here.
         """
-        cut, left = self.kept - same, same - self.kept
+        left = same - self.kept
         spans, self.spans, self.kept = self.spans, [], same
-        if cut > 0:
-            self.add([Span("assistant", cut)])
+        self.add([Span("assistant", max(-left, 0))])
         for span in spans:
             skipped = min(max(left, 0), span.count)
             left -= skipped
