@@ -26,6 +26,7 @@ EQUIVALENT: Final = {
     "gateway/agent/results/json_path.py: (bounds.stop or 0) >= 0  ->  (bounds.stop or 0) > 0": _SHORT_CUT,
     "gateway/agent/results/spelled_ids.py: left < 0  ->  left <= 0": _BOUND,
     "gateway/context/memory/history.py: if len(results) < 2:  ->  if False:": _SHORT_CUT,
+    "gateway/context/history/client_messages.py: if isinstance(content, str):  ->  if False:": _SHORT_CUT,
     "gateway/engine/wire/adapter.py: 32  ->  64": _LENGTH,
     "gateway/engine/wire/engine_answers.py: 80  ->  160": _LENGTH,
     "gateway/engine/wire/event_stream.py: len(whole) < _ERROR_BODY  ->  len(whole) <= _ERROR_BODY": _BOUND,

@@ -235,8 +235,8 @@ def _message(lived: Lived, text: str, fmt: Format, *, calls_as_text: bool) -> Me
 def _words(message: Message, text: str, fmt: Format) -> str | None:
     """A turn's content and calls as they were written, without its reasoning; None where that can't be determined."""
     thought = str(message.get("reasoning_content") or "").strip()
-    calls = text.find(fmt.opening, max(text.find(thought), 0) + len(thought)) if fmt.opening else -1
-    if calls < 0:
+    start = max(text.find(thought), 0) + len(thought)
+    if not fmt.opening or (calls := text.find(fmt.opening, start)) < 0:
         return None if thought else text
     content = str(message["content"]).strip()
     before = text[:calls].rstrip()
@@ -248,8 +248,7 @@ def _known(lived: Lived, text: str, fmt: Format, ready: ReadyEngine, closing: st
     if turn is None:
         return Known(lived.ids)
     calls = () if ready.tool_format.calls_as_text else tuple((call.name, _value(call)) for call in turn.calls)
-    unmarked = bool(calls) and _is_unmarked(text, fmt)
-    return Known(lived.ids, text, calls, turn.end_text(ready.token_map) or closing, unmarked)
+    return Known(lived.ids, text, calls, turn.end_text(ready.token_map) or closing, _is_unmarked(text, fmt))
 
 
 def _is_unmarked(text: str, fmt: Format) -> bool:

@@ -52,7 +52,7 @@ class SourceTrail:
         """Note the sources of ids that are appended."""
         for span in spans:
             last = self.spans[-1] if self.spans else None
-            if last is not None and last.source == span.source and last.is_like(span):
+            if last is not None and last.is_like(span):
                 self.spans[-1] = last.of(last.count + span.count)
             elif span.count:
                 self.spans.append(span)
@@ -62,10 +62,9 @@ class SourceTrail:
 
         Ids between these and `kept` are the text of a turn that was cut, tokenized here.
         """
-        cut, left = self.kept - same, same - self.kept
+        left = same - self.kept
         spans, self.spans, self.kept = self.spans, [], same
-        if cut > 0:
-            self.add([Span("assistant", cut)])
+        self.add([Span("assistant", max(-left, 0))])
         for span in spans:
             skipped = min(max(left, 0), span.count)
             left -= skipped
@@ -142,7 +141,7 @@ class Definitions:
         at = 0
         for place in self._places(text):
             # An id belongs to where its first byte is.
-            start, end = bisect_left(ends, place.start, 0, len(ids)), bisect_left(ends, place.end, 0, len(ids))
+            start, end = bisect_left(ends, place.start), bisect_left(ends, place.end)
             server = None if place.tool is None else self._servers.get(place.tool)
             found = [Span(around, start - at), Span("tools", end - max(start, at), place.tool, server)]
             spans += [span for span in found if span.count > 0]
@@ -152,8 +151,7 @@ class Definitions:
     def _places(self, text: bytes) -> list[_Place]:
         """The definitions in a text in order, and all that belongs to them, without gaps inside what was taught."""
         found = sorted(self._found(text))
-        start = text.find(self._taught) if self._taught else -1
-        if start >= 0:
+        if self._taught and (start := text.find(self._taught)) >= 0:
             return list(_filled(found, start, start + len(self._taught)))
         for number, (place, after) in enumerate(pairwise(found)):
             if _PUNCTUATION.issuperset(text[place.end : after.start]):

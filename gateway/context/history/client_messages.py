@@ -11,7 +11,6 @@ the memory, which restores them with their original ids, has forgotten them. Pur
 
 import json
 from collections.abc import Container, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, Final, Literal, cast
 
 from gateway.context.memory import FOUND_TOOLS, SUMMARY
@@ -56,11 +55,10 @@ class LeftOut:
         if len(self._names) < _NAMED:
             self._names[f"{self._place}{escape_text(str(kind), _SHOWN)}"] = None
 
-    def add_fields(self, kind: object, fields: Mapping[str, Any], read: AbstractSet[str]) -> None:
+    def add_fields(self, kind: object, fields: Mapping[str, Any], read: Container[str]) -> None:
         """Add the fields of a part that are not read."""
-        if not fields.keys() <= read:
-            for name in unread_fields(fields, read):
-                self.add(f"{kind}.{name}")
+        for name in unread_fields(fields, read):
+            self.add(f"{kind}.{name}")
 
     @property
     def names(self) -> tuple[str, ...]:
