@@ -62,9 +62,10 @@ class SourceTrail:
 
         Ids between these and `kept` are the text of a turn that was cut, tokenized here.
         """
-        left = same - self.kept
+        cut, left = self.kept - same, same - self.kept
         spans, self.spans, self.kept = self.spans, [], same
-        self.add([Span("assistant", max(-left, 0))])
+        if cut > 0:
+            self.add([Span("assistant", cut)])
         for span in spans:
             skipped = min(max(left, 0), span.count)
             left -= skipped

@@ -102,6 +102,8 @@ class _Walk:
     gain: int = 0
     """What the uses from `first` up to `counted` would gain."""
     calls: dict[str, tuple[int, int, str]] = field(default_factory=dict[str, tuple[int, int, str]])
+    changed: set[int] = field(default_factory=set[int])
+    """Positions of messages whose calls have been copied."""
     gained: int = 0
 
     def ended(self) -> ClearedHistory:
@@ -133,8 +135,8 @@ class _Walk:
         long = rule.tokens is not None and self.size > rule.tokens * _CHARACTERS
         many = rule.uses is not None and there > rule.uses
         # What the model has not read yet stays.
-        last = max(min(len(self.uses) - rule.keep, self.seen), 0)
-        if not (long or many):
+        last = min(len(self.uses) - rule.keep, self.seen)
+        if not (long or many) or last <= self.first:
             return
         for use in self.uses[self.counted : last]:
             self.gain += self._gain(use)
@@ -168,9 +170,11 @@ class _Walk:
         if use.call is None or not self._takes_input(use):
             return
         place, number = use.call
-        calls: list[dict[str, Any]] = list(self.messages[place]["tool_calls"])
+        if place not in self.changed:
+            self.changed.add(place)
+            self.messages[place] = {**self.messages[place], "tool_calls": list(self.messages[place]["tool_calls"])}
+        calls: list[dict[str, Any]] = self.messages[place]["tool_calls"]
         calls[number] = {**calls[number], "function": {**calls[number]["function"], "arguments": _NO_ARGUMENTS}}
-        self.messages[place] = {**self.messages[place], "tool_calls": calls}
 
 
 def summary_text(summary: str, behind: str, kept: Sequence[KeptResult] = ()) -> str:

@@ -307,7 +307,7 @@ def _events(ids: Sequence[int], tail: str, fmt: Format, token_map: TokenMap) -> 
 def _readings(text: str, tail: str, fmt: Format, token_map: TokenMap) -> Iterator[tuple[list[int], str]]:
     """The text with reasoning at its beginning, up to each of the markers that may end it, and the text behind it."""
     words = text.lstrip()
-    opening = next((marker for marker in fmt.markers if words.startswith(marker)), "")
+    opening = max((marker for marker in fmt.markers if words.startswith(marker)), key=len, default="")
     opened = token_map.encode(opening, specials=True)
     within = _events([*opened, *token_map.encode(_NEXT)], "" if opening else tail, fmt, token_map)
     if not any(isinstance(event, Reasoning) for event in within):
