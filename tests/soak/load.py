@@ -138,8 +138,8 @@ def soaked_gateway(folder: Path) -> Generator[RunningGateway]:
     """A gateway with the embedded engine and one server, as `soak` needs it."""
     servers = {"near": {"command": sys.executable, "args": [str(FAULTY)]}}
     # So that what is kept on purpose has reached its bound in the first half.
-    bounds = {f"CODEC_GATEWAY_LIMITS__{name}": str(1 << 20) for name in ("MEMORY_BYTES", "RESPONSES_BYTES")}
-    env = {"XDG_STATE_HOME": str(folder), **bounds}
+    bounds = {"LIMITS__MEMORY_BYTES": 1 << 20, "LIMITS__RESPONSES_BYTES": 1 << 20, "ENGINE__SLOT_FILES_BYTES": 1 << 27}
+    env = {"XDG_STATE_HOME": str(folder), **{f"CODEC_GATEWAY_{name}": str(size) for name, size in bounds.items()}}
     with running_gateway(folder, servers, "--engine", "embedded", env=env) as gateway:
         yield gateway
 
