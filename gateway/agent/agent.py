@@ -261,5 +261,5 @@ def _too_long(conversation: Conversation) -> str:
 def _heavy(tools: Sequence[ToolSpec], ready: ReadyEngine) -> int:
     """Tokens of these definitions if they take much of the context, else 0."""
     written = json.dumps(tool_definitions(tools), ensure_ascii=False).encode("utf-8", "replace").decode()
-    taken = len(ready.token_map.encode(written))
+    taken = len(ready.token_map.encode(written)) if tools else 0
     return taken if is_heavy(taken, ready.facts.context) else 0

@@ -152,7 +152,7 @@ class CompactableAnswer:
             if isinstance(event, Content):
                 texts.append(event.text)
 
-        most = context // _SUMMARY
+        most = max(context // _SUMMARY, 1)
         # A call is no summary: it is read as a call, and not made.
         asked = AnswerOptions(max_tokens=most, sampling=options.sampling, max_calls=0)
         finished = await self._agent.answer(conversation, asked, keep)

@@ -55,6 +55,8 @@ def reuse_of(conversation: Conversation, cached: int, in_slot: int) -> Reuse:
 def changes_of(conversation: Conversation) -> tuple[ContextChange, ...]:
     """Return what was deferred, loaded, cleared and compacted for an answer. Tokens of definitions are estimated."""
     asked, defined, before = conversation.asked, conversation.defined, conversation.continuation.before
+    if not asked.deferred:
+        return conversation.changes
     changes: list[ContextChange] = []
     if before is None:
         left = [each.spec for name, each in asked.deferred.items() if name not in defined.newest]

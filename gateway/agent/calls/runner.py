@@ -270,7 +270,7 @@ class CallRunner:
 
         `defines`: of a result that defines tools. The search bounds it: cut, the tool could never be called.
         """
-        share = room // calls
+        share = room // max(calls, 1)
         return share if defines else min(self._limits.result_tokens, share)
 
 

@@ -11,15 +11,14 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
 from gateway.app.mcp_services import open_tracing, traces_url
 from gateway.config.access import TelemetryConfig
 from gateway.errors import ConfigError, RpcError
-from gateway.observe.tracing import Tracing, read_context, write_context
+from gateway.observe.tracing import read_context, write_context
+from tests.gateway.exported_spans import ExportedSpans
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
@@ -27,20 +26,10 @@ OTHER = "00-11111111111111111111111111111111-2222222222222222-01"
 CALL = {"name": "time__now", "arguments": {"zone": "secret zone"}}
 
 
-class Recorder:
-    def __init__(self) -> None:
-        self._exporter = InMemorySpanExporter()
-        provider = TracerProvider(shutdown_on_exit=False)
-        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.tracing = Tracing(provider)
-
-    @property
-    def spans(self) -> tuple[ReadableSpan, ...]:
-        return self._exporter.get_finished_spans()
-
+class Recorder(ExportedSpans):
     @property
     def one(self) -> ReadableSpan:
-        (span,) = self.spans
+        (span,) = self.all
         return span
 
 
@@ -95,7 +84,7 @@ def test_arguments_are_in_no_span(recorder: Recorder) -> None:
     with recorder.tracing.server_span("tools/call", CALL), recorder.tracing.client_span("time", "tools/call", CALL):
         pass
 
-    assert "secret zone" not in "".join(span.to_json() for span in recorder.spans)
+    assert "secret zone" not in "".join(span.to_json() for span in recorder.all)
 
 
 def test_span_hangs_under_the_context_in_meta(recorder: Recorder) -> None:
@@ -135,7 +124,7 @@ def test_request_to_the_server_carries_the_client_span_and_the_baggage(recorder:
     ):
         sent = traced.params
 
-    client, server = recorder.spans
+    client, server = recorder.all
     assert client.parent is not None
     assert server.context is not None
     assert client.context is not None
@@ -160,7 +149,7 @@ def test_spans_of_requests_at_the_same_time_are_of_their_own_traces(recorder: Re
     with recorder.tracing.client_span("time", "tools/list", {}):
         pass
 
-    server, client = recorder.spans
+    server, client = recorder.all
     assert client.parent is None
     assert client.context is not None
     assert server.context is not None
@@ -254,7 +243,7 @@ async def test_task_that_outlives_its_request_adds_nothing_to_the_request_s_trac
         over.set()
 
     assert housekeeping == [True, False]
-    assert [span.parent for span in recorder.spans] == [None, None, None]
+    assert [span.parent for span in recorder.all] == [None, None, None]
 
 
 def test_generation_is_the_parent_of_nothing(recorder: Recorder) -> None:
@@ -262,7 +251,7 @@ def test_generation_is_the_parent_of_nothing(recorder: Recorder) -> None:
     with tracing.request_span("POST /x", {}, {}), tracing.generation_span("chat m", {}), tracing.tool_span("say", "1"):
         pass
 
-    tool, generation, request = recorder.spans
+    tool, generation, request = recorder.all
     assert request.context is not None
     assert [span.parent and span.parent.span_id for span in (tool, generation)] == [request.context.span_id] * 2
 

@@ -3,9 +3,7 @@
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan
 
 from gateway.agent.generate.engine_spans import plain_span, sampling_attributes, traced
 from gateway.agent.generate.generation import Generation
@@ -13,8 +11,8 @@ from gateway.agent.generate.generation_options import GenerationOptions
 from gateway.engine.interface import Generated, GenerationEnd, Sampling, Timings
 from gateway.errors import EngineUnavailable
 from gateway.escape import escape_text
-from gateway.observe.tracing import Tracing
 from leaf_sdk.testing import tiny_map
+from tests.gateway.exported_spans import ExportedSpans
 
 pytestmark = pytest.mark.anyio
 
@@ -23,18 +21,12 @@ QUESTION = [{"role": "user", "content": "What is it?"}]
 SAY = '<tool_call>\n{"name": "up__say", "arguments": {}}\n</tool_call>'
 
 
-class Spans:
+class Spans(ExportedSpans):
     """What is exported."""
-
-    def __init__(self) -> None:
-        self._exporter = InMemorySpanExporter()
-        provider = TracerProvider(shutdown_on_exit=False)
-        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.tracing = Tracing(provider)
 
     @property
     def one(self) -> ReadableSpan:
-        (span,) = self._exporter.get_finished_spans()
+        (span,) = self.all
         return span
 
     @property

@@ -15,16 +15,14 @@ from typing import Any
 
 import anyio
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id, get_current_span
 
 from gateway.config import GatewayConfig, UpstreamConfig
 from gateway.engine.interface import GenerateRequest, GenerationEnd, Timings
 from gateway.errors import EngineUnavailable, RequestInvalid
-from gateway.observe.tracing import Tracing
 from gateway.serve.http.request_layers import EXPIRED, TracedRequests, note_failure
+from tests.gateway.exported_spans import ExportedSpans
 from tests.gateway.serve.generation.three_apis import (
     CHAT,
     COMPLETIONS,
@@ -46,18 +44,8 @@ TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
 CALL = '<tool_call>\n{"name": "say", "arguments": {"secret": "of the call"}}\n</tool_call>'
 
 
-class Spans:
+class Spans(ExportedSpans):
     """What was exported."""
-
-    def __init__(self) -> None:
-        self._exporter = InMemorySpanExporter()
-        provider = TracerProvider(shutdown_on_exit=False)
-        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.tracing = Tracing(provider)
-
-    @property
-    def all(self) -> tuple[ReadableSpan, ...]:
-        return self._exporter.get_finished_spans()
 
     @property
     def tree(self) -> list[tuple[str, str | None]]:
