@@ -48,8 +48,8 @@ check: $(READY) ## style, types and import floors
 	@echo "== ruff";         $(BIN)/ruff check --quiet .; $(BIN)/ruff format --check --quiet .
 	@echo "== import floors"; $(BIN)/lint-imports --no-cache | tail -n 4
 	@echo "== types";        $(BIN)/basedpyright --level error
-unit: $(READY) ## the test suite, on up to four cores; files stay whole
-	@echo "== tests";        $(BIN)/pytest --quiet --numprocesses auto --maxprocesses 4 --dist loadfile
+unit: $(READY) ## the test suite, with two processes for each core; files stay whole
+	@echo "== tests";        $(BIN)/pytest --quiet --numprocesses auto --dist loadfile
 
 coverage: $(READY) ## run the tests of the tool-call parsers, and fail where a branch of theirs is not covered
 	@$(BIN)/coverage run --branch --source=gateway/toolcalls -m pytest -q -m "not engine" tests/gateway/toolcalls tests/gateway/cli
@@ -175,7 +175,7 @@ deploy-install: ## install what deploy-check uses from Debian's packages (root)
 
 # What these leave out holds for engines that reuse single ids, tell their template's text and know what they hold.
 engines-check: $(READY) ## run the tests of the APIs over vLLM's wire, spoken in front of a real llama.cpp server: ten minutes
-	@ENGINE=vllm $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile \
+	@ENGINE=vllm $(BIN)/pytest -q --numprocesses auto --dist loadfile \
 	  -k "not (finds_all or reuses_every or whole_context or same_context or share_all or sent_back_or_left_out or options_of_no_effect or listed_with_the_map)" \
 	  tests/e2e/test_engines.py tests/e2e/test_openai.py tests/e2e/test_chat_fields.py tests/e2e/test_structured.py tests/e2e/test_conversations.py \
 	  tests/e2e/test_responses.py tests/e2e/test_messages.py tests/e2e/test_frames.py tests/e2e/test_model.py tests/e2e/test_status.py \

@@ -1,5 +1,6 @@
 """What every test stands on: asyncio as the event loop, nothing of the user's own environment, and the real engine."""
 
+import gc
 import json
 import logging
 import os
@@ -38,6 +39,23 @@ settings.load_profile("fuzz" if "CODEC_FUZZ" in os.environ else "suite")
 # A handler, unlike an ignored signal, is not inherited, and the suite still survives its terminal.
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Two workers for each core, since tests wait for other processes half of the time; each takes a gigabyte."""
+    return min(2 * (os.cpu_count() or 1), 6)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Collect without looking for garbage: the tests themselves are none, and there are more with every look."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave out from now on what was collected, which a look at all objects would take half a second for."""
+    gc.freeze()
+    gc.enable()
 
 
 class Ran(NamedTuple):
