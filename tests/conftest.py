@@ -30,8 +30,8 @@ MARKER = re.compile(
 
 # How long an example takes, to try or to think up, says how busy the machine is, not whether the code is right.
 settings.register_profile("fuzz", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# The same examples each time: a suite that fails, fails because of a change. `make fuzz` looks for others.
-settings.register_profile("suite", settings.get_profile("fuzz"), derandomize=True)
+# The same few examples each time: a suite that fails, fails because of a change. `make fuzz` looks for others.
+settings.register_profile("suite", settings.get_profile("fuzz"), derandomize=True, max_examples=40)
 settings.load_profile("fuzz" if "CODEC_FUZZ" in os.environ else "suite")
 
 
