@@ -73,7 +73,8 @@ def learn(modules: Sequence[str], tests: Sequence[str]) -> Known:
     """Run the tests on unchanged code, and import them. Exits where that can't be done."""
     with tempfile.TemporaryDirectory() as folder:
         out, said = Path(folder, "lines.json"), Path(folder, "said.txt")
-        limit = (f"--timeout={_SLOW}", "-o", "timeout_func_only=true")
+        # Far above it: a test that is cut off in the middle of its event loop can hang the whole run.
+        limit = (f"--timeout={_LONGEST * _SLOW}", "-o", "timeout_func_only=true")
         trial = start([*limit, *tests], _LEARNING, plugin=lambda: Learning(modules, out), said=said)
         first_over([trial]).end()
         if not out.exists():
