@@ -37,7 +37,14 @@ pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 REAL = os.environ.get("ENGINE", "")
 
 
-@pytest.fixture(params=[REAL] if REAL.startswith("http") else ["engine_url", "vllm_url", "old_vllm_url"])
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(
+    scope="module", params=[REAL] if REAL.startswith("http") else ["engine_url", "vllm_url", "old_vllm_url"]
+)
 async def ready(request: pytest.FixtureRequest) -> AsyncIterator[ReadyEngine]:
     url: str = REAL if request.param == REAL else request.getfixturevalue(request.param)
     engine = EngineConfig(kind="url", url=url, model=packaged_model(), at_once=2)
@@ -68,13 +75,6 @@ async def test_a_call_that_begins_with_its_token_fits_its_schema_and_ends_the_an
     assert call.name == CLOCK.name
 
 
-async def test_more_than_one_call_comes_where_that_is_allowed(ready: ReadyEngine) -> None:
-    token_map = ready.token_map
-    ids = await generate(ready, waiting(shots(CLOCK.name, token_map), token_map, parallel=True, begins=True))
-
-    assert 1 < len(calls_of(ids, token_map)) <= 16
-
-
 async def test_prose_that_spells_the_marker_does_not_wake_the_grammar(ready: ReadyEngine) -> None:
     token_map = ready.token_map
     for said in ('It is "<issue_start>" here.', "It is `<issue_start>`, as always.", "It is <issue_start>."):
@@ -98,12 +98,13 @@ async def test_a_marker_of_ordinary_tokens_would_break_the_generation_and_is_no_
         await llama_cpp._post("/completion", body)  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_every_marker_under_a_grammar_of_tokens_comes_as_its_token(ready: ReadyEngine) -> None:
+async def test_several_calls_come_where_that_is_allowed_with_every_marker_as_its_token(ready: ReadyEngine) -> None:
     # The model has never seen these two: left to itself it spells them, and the parser would not know its own calls.
     token_map = ready.token_map
     start, end = (token_map.special_tokens[marker] for marker in ("<issue_start>", "<issue_closed>"))
     ids = await generate(ready, waiting(shots(CLOCK.name, token_map), token_map, parallel=True, begins=True))
 
+    assert 1 < len(calls_of(ids, token_map)) <= 16
     assert ids.count(start) > 1
     assert ids.count(end) in (ids.count(start), ids.count(start) - 1)
     assert "issue" not in token_map.decode([token_id for token_id in ids if token_id not in (start, end)])
