@@ -23,7 +23,12 @@ TORTURE = "Zürich 東京 😀 ok\n"
 GREEDY = Sampling(temperature=0)
 
 
-@pytest.fixture(params=["vllm_url", "old_vllm_url"])
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module", params=["vllm_url", "old_vllm_url"])
 async def ready(request: pytest.FixtureRequest) -> AsyncIterator[ReadyEngine]:
     url: str = request.getfixturevalue(request.param)
     config = GatewayConfig(
@@ -141,6 +146,7 @@ async def test_leaving_the_stream_ends_the_work(ready: ReadyEngine, engine_url: 
 
 async def test_connection_is_used_again_behind_a_stream(ready: ReadyEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(ready.engine, Vllm)
+    await collect(ready, held(ready, "ok"))
     looked: list[bool] = []
     admit = ready.engine._connections._admit
 
