@@ -28,11 +28,14 @@ _LEFT_OUT = "cli"
 _APIS = ("serve/generation", "serve/messages", "serve/openai", "serve/responses")
 _AGENT = ("agent", "agent/calls", "agent/generate", "agent/results")
 _CONTEXT = ("context", "context/compose", "context/history", "context/memory")
+_ENGINE = ("engine", "engine/pool", "engine/rendering", "engine/slots", "engine/start")
 _SERVER = ("proxy/upstream/items", "proxy/upstream/session", "proxy/upstream/supervision")
 _ALSO = {
     # Conversations are composed, remembered and read for the agent, and shown by the APIs.
     **dict.fromkeys((*_AGENT, *_CONTEXT), (*_AGENT, *_CONTEXT, *_APIS)),
     **dict.fromkeys(_APIS, _APIS),
+    # Engines that follow a script are the agent's.
+    **dict.fromkeys(_ENGINE, (*_AGENT, *_CONTEXT)),
     # One server is mostly tested through the proxy, by real ones.
     **dict.fromkeys(("proxy/upstream", *_SERVER), ("proxy", "proxy/upstream")),
     "toolcalls/schema": ("toolcalls/grammar",),
@@ -82,15 +85,15 @@ def modules_of(package: str) -> list[str]:
 
 
 def named_tests(package: str) -> set[str]:
-    """The tests that should notice a change: those that mirror the package, or else those nearby that import it."""
+    """The tests that should notice a change: those that mirror the package, or those nearby that import it."""
     mirrors = [TESTS / each for each in (package, *_ALSO.get(package, ()))]
     tests = (path for mirror in mirrors for path in mirror.rglob("test_*.py"))
     found = {path for path in tests if path.parent in mirrors or not _mirrors(path.parent)}
-    if not found:
+    if not mirrors[0].is_dir():
         names = (name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in modules_of(package))
         imports = re.compile(rf"^ *(?:from|import) (?:{'|'.join(map(re.escape, names))})(?![\w.])", re.MULTILINE)
         near = (TESTS / package.partition("/")[0]).rglob("test_*.py")
-        found = {path for path in near if imports.search(path.read_text(encoding="utf-8"))}
+        found |= {path for path in near if imports.search(path.read_text(encoding="utf-8"))}
     return {path.relative_to(ROOT).as_posix() for path in found}
 
 
