@@ -1,6 +1,7 @@
 """A conversation that is summed up with the real engine: what that costs, and what is found again behind it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import anthropic
@@ -11,9 +12,21 @@ from gateway.context.history.shortening import INSTRUCTION
 
 pytestmark = pytest.mark.engine
 
-FACTS = " ".join(f"Room {n} holds {n * 37 % 91} boxes." for n in range(100))
+FACTS = " ".join(f"Room {n} holds {n * 37 % 91} boxes." for n in range(50))
 TAIL = 100
 """Tokens that may be processed again besides the instruction."""
+
+
+@pytest.fixture(scope="module")
+def site(
+    tmp_path_factory: pytest.TempPathFactory,
+    run_gateway: Callable[..., AbstractContextManager[Any]],
+    engine_flags: list[str],
+) -> Iterator[Any]:
+    """One with a small context, in which a summary is short."""
+    env = {"CODEC_GATEWAY_ENGINE__CONTEXT": "2048"}
+    with run_gateway(tmp_path_factory.mktemp("small"), {}, *engine_flags, env=env) as gateway:
+        yield gateway
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +47,7 @@ def test_summary_costs_its_instruction_and_all_later_turns_find_what_is_held(cli
         client.messages.count_tokens(model="any", system=asked["system"], messages=[{"role": "user", "content": text}])
         for text in ("", INSTRUCTION)
     )
-    edit = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 700}}
+    edit = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 400}}
     managed = {"extra_body": {"context_management": {"edits": [edit]}}}
 
     def said(question: str, **more: Any) -> Any:
@@ -49,7 +62,7 @@ def test_summary_costs_its_instruction_and_all_later_turns_find_what_is_held(cli
     later = [said(f"And in room {n}?") for n in (9, 10, 11)]
 
     spent = summed.codec["compaction"]
-    assert spent["prompt"] > 700
+    assert spent["prompt"] > 400
     assert spent["prompt"] - spent["cached"] <= words.input_tokens - empty.input_tokens + TAIL
     assert summed.content[0].type == "compaction"
     read = summed.usage.input_tokens + summed.usage.cache_read_input_tokens
@@ -63,7 +76,7 @@ def test_conversation_of_stored_responses_is_summed_up_and_followed(site: Any) -
     with site.client() as chat:
         asked: dict[str, Any] = {"model": "any", "max_output_tokens": 20, "tool_choice": "none"}
         first = chat.responses.create(**asked, input=f"Remember: {FACTS}")
-        managed: Any = [{"type": "compaction", "compact_threshold": 700}]
+        managed: Any = [{"type": "compaction", "compact_threshold": 400}]
         second = chat.responses.create(
             **asked, input="How many are in room 7?", previous_response_id=first.id, context_management=managed
         )
