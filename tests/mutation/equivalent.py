@@ -44,6 +44,10 @@ EQUIVALENT: Final = {
     "gateway/proxy/upstream/session/task_owners.py: 10000  ->  20000": _KEPT,
     "gateway/proxy/upstream/supervision/maintenance.py: anyio.current_time() - began > _LONGEST_PAUSE  ->  "
     "anyio.current_time() - began >= _LONGEST_PAUSE": "a stream that lasted for exactly this time is either way",
+    "gateway/replicas/connected.py: 4096  ->  8192": _KEPT,
+    "gateway/replicas/link.py: 8  ->  9": _BOUND,
+    "gateway/replicas/replica.py: 24  ->  48": _LENGTH,
+    "gateway/replicas/sealed_records.py: 2  ->  3": "what is derived beyond both keys is not used",
     "gateway/serve/auth/rate_limiter.py: left < _WHOLE  ->  left <= _WHOLE": _MADE_UP,
     "gateway/serve/auth/rate_limiter.py: left >= _WHOLE  ->  left > _WHOLE": _MADE_UP,
     "gateway/serve/auth/sign_in_pages.py: 300  ->  600": _LENGTH,

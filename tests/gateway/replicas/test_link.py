@@ -63,9 +63,9 @@ class Wire(asyncio.Transport):
 class Pair:
     """Both sides of a connection that carries bytes when it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, answers: Link | None = None) -> None:
         self.met: list[Link] = []
-        self.asks, self.answers = Link(KEYS, "asks"), Link(KEYS, "answers", self.met.append)
+        self.asks, self.answers = Link(KEYS, "asks"), answers or Link(KEYS, "answers", self.met.append)
         self.asking, self.answering = Wire(), Wire()
         self.asks.connection_made(self.asking)
         self.answers.connection_made(self.answering)
@@ -76,10 +76,12 @@ class Pair:
             data, wire.sent = bytes(wire.sent), bytearray()
             if data:
                 reader.data_received(data)
+            if wire.is_closing():
+                reader.eof_received()
 
     @classmethod
-    def greeted(cls) -> "Pair":
-        pair = cls()
+    def greeted(cls, answers: Link | None = None) -> "Pair":
+        pair = cls(answers)
         pair.carry()
         return pair
 

@@ -36,6 +36,10 @@ def test_value_that_was_changed_anywhere_or_cut_is_not_there() -> None:
     assert {KEYS.opened("thing", "ann", b"n", each) for each in [*changed, *cut, value + b"x"]} == {None}
 
 
+def test_secrets_are_not_shown_with_their_keys() -> None:
+    assert repr(NEW)[2:-1] not in repr(KEYS)
+
+
 def test_secret_is_exchanged_in_two_steps_and_nothing_is_lost() -> None:
     before, both, after = StoreKeys([OLD], "p:"), StoreKeys([NEW, OLD], "p:"), StoreKeys([NEW], "p:")
     (old_name,) = before.names("thing", "id")
