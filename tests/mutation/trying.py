@@ -140,6 +140,8 @@ def start(arguments: Sequence[str], seconds: float, *, plugin: Callable[[], obje
         for there, number in ((null, 0), (out, 1), (out, 2)):
             os.dup2(there, number)
         made = plugin()
+        # Pytest raises at its end, instead of giving a status, if a test that failed left something unclosed.
+        status = int(pytest.ExitCode.TESTS_FAILED)
         status = int(pytest.main([*_OPTIONS, *arguments], [made] if made is not None else []))
     except Unimportable:
         status = int(pytest.ExitCode.TESTS_FAILED)

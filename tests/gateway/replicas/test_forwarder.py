@@ -83,7 +83,10 @@ def test_answer_is_streamed_if_its_type_is_that_of_events(headers: list[tuple[by
     assert streams(headers) is streamed
 
 
-@pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 3 * PIECE + 5])
+SIZES = [0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 3 * PIECE + 5]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=range(len(SIZES)))
 @pytest.mark.parametrize("more", [False, True])
 def test_body_is_cut_into_records_whose_last_ends_it_unless_more_follows(size: int, more: bool) -> None:
     body = bytes(n % 251 for n in range(size))

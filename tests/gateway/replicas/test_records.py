@@ -72,7 +72,7 @@ def test_secret_that_is_not_accepted_is_no_greeting():
         both(KEYS, ReplicaKeys([b"o" * 32]))
 
 
-@pytest.mark.parametrize("size", [0, 16, MOST + 1, 2**32 - 1])
+@pytest.mark.parametrize("size", [0, 16, MOST + 1, 2**32 - 1], ids=["0", "16", "over", "most"])
 def test_length_that_no_record_has_is_refused_before_it_is_waited_for(size):
     _, answers = both()
 
@@ -101,7 +101,9 @@ def test_bytes_of_a_connection_are_those_that_replicas_of_other_versions_know():
             assert side.seal(b"B", b"one") == len(sealed).to_bytes(4, "big") + sealed
 
 
-@pytest.mark.parametrize("said", [MAGIC, MAGIC + bytes(35), MAGIC + bytes(37), b"x" + bytes(HELLO_BYTES - 1), FULL])
+@pytest.mark.parametrize(
+    "said", [MAGIC, MAGIC + bytes(35), MAGIC + bytes(37), b"x" + bytes(HELLO_BYTES - 1), FULL], ids=range(5)
+)
 def test_greeting_is_of_one_length_and_begins_alike(said):
     with pytest.raises(RecordFault, match="not the greeting"):
         Hello.read(said)
