@@ -43,7 +43,7 @@ def test_token_with_something_more_in_it_is_none(place: int, more: str) -> None:
 
 
 def test_secrets_are_not_shown_with_their_keys() -> None:
-    assert repr(NEW)[2:-1] not in repr(ReplicaKeys([NEW, OLD]))
+    assert repr(ReplicaKeys([NEW, OLD])) == "ReplicaKeys()"
 
 
 @given(st.text())
