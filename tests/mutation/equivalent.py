@@ -52,9 +52,13 @@ EQUIVALENT: Final = {
     "gateway/serve/auth/rate_limiter.py: left >= _WHOLE  ->  left > _WHOLE": _MADE_UP,
     "gateway/serve/auth/sign_in_pages.py: 300  ->  600": _LENGTH,
     "gateway/serve/mcp/http_session.py: len(messages) > 1  ->  len(messages) >= 1": "one request has no second id",
+    "gateway/shared/redis_store.py: 200  ->  400": _LENGTH,
     "gateway/shared/shared_store.py: -most <= seconds <= most  ->  -most < seconds <= most": _MADE_UP,
     "gateway/shared/shared_store.py: 8  ->  9": _LENGTH,
     "gateway/shared/store_interface.py: 1  ->  2": "a depth without a limit: more than the store follows either way",
+    "gateway/shared/store_interface.py: 20  ->  40": (
+        "a depth without a limit: more than the store follows either way"
+    ),
     "gateway/shared/store_records.py: 18  ->  36": _LENGTH,
     "gateway/toolcalls/schema/merge.py: len(found) > 1  ->  len(found) >= 1": "one schema united is that schema",
     "gateway/toolcalls/schema/schema_check.py: 50000  ->  100000": _BOUND,
