@@ -37,6 +37,12 @@ EQUIVALENT: Final = {
         "no compressed body of two bytes holds anything"
     ),
     "gateway/http1/origin.py: 200  ->  400": _LENGTH,
+    "gateway/protocol/lines.py: if not self._length and len(data) <= self._bound and data.endswith(b'\\n'):  ->  "
+    "if False:": _SHORT_CUT,
+    "gateway/protocol/lines.py: len(data) <= self._bound  ->  len(data) < self._bound": _SHORT_CUT,
+    "gateway/protocol/lines.py: data.count(b'\\n') + data.count(b'\\r') <= PORTION  ->  "
+    "data.count(b'\\n') + data.count(b'\\r') < PORTION": _SHORT_CUT,
+    "gateway/protocol/messages.py: if not names_no_number(data):  ->  if False:": _SHORT_CUT,
     "gateway/protocol/messages.py: (end := data.find(_RESULT, 22, 52)) > 0  ->  "
     "(end := data.find(_RESULT, 22, 52)) >= 0": _SHORT_CUT,
     "gateway/protocol/messages.py: 52  ->  104": _SHORT_CUT,

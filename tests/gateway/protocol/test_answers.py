@@ -83,7 +83,7 @@ def test_blanks_behind_an_answer_are_no_part_of_it_and_one_that_was_cut_is_none(
     assert isinstance(read, Response)
     assert isinstance(read.result, LastingResult)
     assert (read.id, read.result.json) == (1, b'{"a":1}')
-    for cut in (usual[:-1], usual[:-2], usual[:-1] + b" "):
+    for cut in (usual[:-1], usual[:-2], usual[:-1] + b" ", usual[:-1] + b"]"):
         assert parse_answer(cut) == parse_message(cut)
         assert not isinstance(parse_answer(cut), Response)
 
