@@ -182,7 +182,10 @@ async def test_bytes_on_their_way_to_the_store_have_a_bound() -> None:
     assert asked(metrics, "memory", "dropped") == 1
 
 
-async def test_lease_is_given_by_a_store_only_that_has_answered_for_as_long_as_it_lasts() -> None:
+async def test_lease_is_given_by_a_store_only_that_has_answered_for_as_long_as_it_lasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.shared.redis_store._AGAIN", 0.0)
     client = Direct(Memory())
     async with shared_in_memory(client) as shared:
         never_away = await shared.acquire("ann", "a", 60.0)
