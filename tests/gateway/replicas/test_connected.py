@@ -353,3 +353,22 @@ async def test_address_that_somebody_else_has_is_told_with_what_to_do() -> None:
         with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{port}.*replicas\.port must be free"):
             async with Connected(KEYS, "127.0.0.1", port).listening(reading):
                 raise AssertionError("nobody can listen there")
+
+
+async def test_replica_that_is_about_to_end_is_asked_elsewhere_for_what_any_other_has() -> None:
+    asks, owner = (Connected(KEYS, "127.0.0.1", port) for port in free_ports(2))
+    found = asks.owner("session", owner.name("session", "ann"), "ann", {})
+    assert found is not None
+    any_run = asks.at(found.address, {})
+    assert any_run is not None
+    # Before it listens, there is nothing to refuse.
+    owner.leave()
+    clients = [Client() for _ in range(3)]
+    async with owner.listening(reading), asks.listening(reading):
+        await asks.forward(any_run, scope(), clients[0].receive, clients[0].send)
+        owner.leave()
+        with pytest.raises(OwnerGone, match="was restarted or has stopped"):
+            await asks.forward(any_run, scope(), clients[1].receive, clients[1].send)
+        await asks.forward(found, scope(), clients[2].receive, clients[2].send)
+
+    assert [client.status for client in clients] == [200, 0, 200]
