@@ -42,6 +42,7 @@ EQUIVALENT: Final = {
     "gateway/protocol/lines.py: len(data) <= self._bound  ->  len(data) < self._bound": _SHORT_CUT,
     "gateway/protocol/lines.py: data.count(b'\\n') + data.count(b'\\r') <= PORTION  ->  "
     "data.count(b'\\n') + data.count(b'\\r') < PORTION": _SHORT_CUT,
+    "gateway/protocol/messages.py: if type(code) is int and isinstance(message, str):  ->  if False:": _SHORT_CUT,
     "gateway/protocol/messages.py: if not names_no_number(data):  ->  if False:": _SHORT_CUT,
     "gateway/protocol/messages.py: (end := data.find(_RESULT, 22, 52)) > 0  ->  "
     "(end := data.find(_RESULT, 22, 52)) >= 0": _SHORT_CUT,
