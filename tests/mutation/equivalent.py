@@ -63,6 +63,7 @@ EQUIVALENT: Final = {
     "gateway/serve/auth/sign_in_pages.py: 300  ->  600": _LENGTH,
     "gateway/serve/mcp/http_session.py: len(messages) > 1  ->  len(messages) >= 1": "one request has no second id",
     "gateway/shared/redis_store.py: 200  ->  400": _LENGTH,
+    "gateway/shared/shared_store.py: self._store.back_for < seconds  ->  self._store.back_for <= seconds": _MADE_UP,
     "gateway/shared/shared_store.py: -most <= seconds <= most  ->  -most < seconds <= most": _MADE_UP,
     "gateway/shared/shared_store.py: 8  ->  9": _LENGTH,
     "gateway/shared/store_interface.py: 1  ->  2": "a depth without a limit: more than the store follows either way",

@@ -38,7 +38,7 @@ def test_value_that_was_changed_anywhere_or_cut_is_not_there() -> None:
 
 
 def test_secrets_are_not_shown_with_their_keys() -> None:
-    assert repr(KEYS) == "StoreKeys(prefix='p:')"
+    assert repr(StoreKeys([NEW], "p:")) == "StoreKeys(prefix='p:')"
 
 
 def test_secret_is_exchanged_in_two_steps_and_nothing_is_lost() -> None:

@@ -18,6 +18,15 @@ class Clock:
         return self.now
 
 
+def test_script_is_known_by_the_digest_that_redis_gives_it() -> None:
+    memory = Memory(Clock())
+    script = Script("return 7")
+
+    assert run(memory, script, []) == 7
+    assert memory.command(b"EVALSHA", script.digest.encode(), b"0") == 7
+    assert not script.large
+
+
 def run(memory: Memory, script: Script, keys: list[str], *args: object) -> object:
     texts = [str(each).encode() for each in (script.text, len(keys), *keys, *args)]
     return memory.command(b"EVAL", *texts)
