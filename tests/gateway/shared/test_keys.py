@@ -1,6 +1,7 @@
 """What stands in the store opens for the one thing that it was made for."""
 
 import os
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -98,20 +99,20 @@ def test_records_end_where_their_depth_does() -> None:
 @pytest.mark.parametrize(
     "found",
     [
-        None,
-        b"value",
-        stored(FIRST)[:1],
-        [stored(FIRST)[0], 5],
-        ["name", stored(FIRST)[1]],
-        [stored(SECOND)[0], stored(FIRST)[1]],
-        stored(THIRD, FIRST),
-        stored(FIRST, SECOND),
-        stored(FIRST, FIRST),
+        lambda: None,
+        lambda: b"value",
+        lambda: stored(FIRST)[:1],
+        lambda: [stored(FIRST)[0], 5],
+        lambda: ["name", stored(FIRST)[1]],
+        lambda: [stored(SECOND)[0], stored(FIRST)[1]],
+        lambda: stored(THIRD, FIRST),
+        lambda: stored(FIRST, SECOND),
+        lambda: stored(FIRST, FIRST),
     ],
     ids=["nothing", "no list", "no value", "a number", "a text", "another's value", "a gap", "turned round", "twice"],
 )
-def test_what_a_store_can_not_have_been_given_is_unreadable(found: object) -> None:
+def test_what_a_store_can_not_have_been_given_is_unreadable(found: Callable[[], object]) -> None:
     with pytest.raises(Unreadable):
-        SEAL.opened("ann", found, 9)
+        SEAL.opened("ann", found(), 9)
     with pytest.raises(Unreadable):
         SEAL.opened("bob", stored(FIRST), 9)
