@@ -288,7 +288,7 @@ def parse_answer(data: bytes) -> RpcMessage | Malformed:
         # Here and in other steps of each call, types are declared instead of cast: a cast is a call.
         result: dict[str, Any] = from_json(json, allow_inf_nan=False)
     except ValueError:
-        result = _with_large_numbers(json)
+        return parse_message(data)
     if not isinstance(result, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         return parse_message(data)
     # Not with `in`, which tries its left side as a number first.
@@ -314,13 +314,3 @@ def _split(data: bytes) -> tuple[bytes, bytes] | None:
     return after[after.lastindex] if after.lastindex else before[before.lastindex or 0], line[
         begin : after.start()
     ].rstrip()
-
-
-def _with_large_numbers(json: bytes) -> Any:
-    """The value of JSON with a number that is too large for Python; None if it is not JSON."""
-    if names_no_number(json):
-        return None
-    try:
-        return from_json(json)
-    except ValueError:
-        return None

@@ -118,7 +118,6 @@ class Listener:
     async def _first(self, link: Link) -> tuple[bytes, bytes] | None:
         try:
             with anyio.move_on_after(_PROOF_TIME):
-                await link.greeted()
                 return await link.receive()
             raise RecordFault(f"no request arrived within {_PROOF_TIME:g} s")
         finally:

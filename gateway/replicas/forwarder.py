@@ -300,7 +300,7 @@ class _Errand:
     def _look(self) -> None:
         """The request takes a while: watch whether the client and the owner are still there."""
         self._watch = self._loop.create_task(self._watch_client())
-        self._deadline = self._deadlines.after(max(_SILENCE - _LOOK, 0), self._listen)
+        self._deadline = self._deadlines.after(_SILENCE - _LOOK, self._listen)
 
     async def _watch_client(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

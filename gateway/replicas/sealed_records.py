@@ -31,7 +31,7 @@ def derived(secret: bytes, purpose: str, salt: bytes = b"", size: int = KEY_BYTE
 class ReplicaKeys:
     """The secrets that are accepted; the first is used for anything new."""
 
-    secrets: Sequence[bytes]
+    secrets: Sequence[bytes] = field(repr=False)
     by_id: dict[bytes, bytes] = field(init=False, repr=False)
     """The secrets by their public ids."""
 

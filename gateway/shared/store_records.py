@@ -30,7 +30,7 @@ _DIGEST: Final = 18
 class StoreKeys:
     """The secrets that all replicas share, for one store."""
 
-    secrets: Sequence[bytes]
+    secrets: Sequence[bytes] = field(repr=False)
     """The first is used for anything new; the others are still accepted."""
     prefix: str
     _naming: Sequence[bytes] = field(init=False, repr=False)

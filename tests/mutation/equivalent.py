@@ -37,6 +37,16 @@ EQUIVALENT: Final = {
         "no compressed body of two bytes holds anything"
     ),
     "gateway/http1/origin.py: 200  ->  400": _LENGTH,
+    "gateway/protocol/lines.py: if not self._length and len(data) <= self._bound and data.endswith(b'\\n'):  ->  "
+    "if False:": _SHORT_CUT,
+    "gateway/protocol/lines.py: len(data) <= self._bound  ->  len(data) < self._bound": _SHORT_CUT,
+    "gateway/protocol/lines.py: data.count(b'\\n') + data.count(b'\\r') <= PORTION  ->  "
+    "data.count(b'\\n') + data.count(b'\\r') < PORTION": _SHORT_CUT,
+    "gateway/protocol/messages.py: if type(code) is int and isinstance(message, str):  ->  if False:": _SHORT_CUT,
+    "gateway/protocol/messages.py: if not names_no_number(data):  ->  if False:": _SHORT_CUT,
+    "gateway/protocol/messages.py: (end := data.find(_RESULT, 22, 52)) > 0  ->  "
+    "(end := data.find(_RESULT, 22, 52)) >= 0": _SHORT_CUT,
+    "gateway/protocol/messages.py: 52  ->  104": _SHORT_CUT,
     "gateway/proxy/approvals.py: 10  ->  11": "one invisible character is spelled out as ten, so more are never there",
     "gateway/proxy/approvals.py: 128  ->  256": _LENGTH,
     "gateway/proxy/approvals.py: 200  ->  400": _LENGTH,
@@ -44,13 +54,22 @@ EQUIVALENT: Final = {
     "gateway/proxy/upstream/session/task_owners.py: 10000  ->  20000": _KEPT,
     "gateway/proxy/upstream/supervision/maintenance.py: anyio.current_time() - began > _LONGEST_PAUSE  ->  "
     "anyio.current_time() - began >= _LONGEST_PAUSE": "a stream that lasted for exactly this time is either way",
+    "gateway/replicas/connected.py: 4096  ->  8192": _KEPT,
+    "gateway/replicas/link.py: 8  ->  9": _BOUND,
+    "gateway/replicas/replica.py: 24  ->  48": _LENGTH,
+    "gateway/replicas/sealed_records.py: 2  ->  3": "what is derived beyond both keys is not used",
     "gateway/serve/auth/rate_limiter.py: left < _WHOLE  ->  left <= _WHOLE": _MADE_UP,
     "gateway/serve/auth/rate_limiter.py: left >= _WHOLE  ->  left > _WHOLE": _MADE_UP,
     "gateway/serve/auth/sign_in_pages.py: 300  ->  600": _LENGTH,
     "gateway/serve/mcp/http_session.py: len(messages) > 1  ->  len(messages) >= 1": "one request has no second id",
+    "gateway/shared/redis_store.py: 200  ->  400": _LENGTH,
+    "gateway/shared/shared_store.py: self._store.back_for < seconds  ->  self._store.back_for <= seconds": _MADE_UP,
     "gateway/shared/shared_store.py: -most <= seconds <= most  ->  -most < seconds <= most": _MADE_UP,
     "gateway/shared/shared_store.py: 8  ->  9": _LENGTH,
     "gateway/shared/store_interface.py: 1  ->  2": "a depth without a limit: more than the store follows either way",
+    "gateway/shared/store_interface.py: 20  ->  40": (
+        "a depth without a limit: more than the store follows either way"
+    ),
     "gateway/shared/store_records.py: 18  ->  36": _LENGTH,
     "gateway/toolcalls/schema/merge.py: len(found) > 1  ->  len(found) >= 1": "one schema united is that schema",
     "gateway/toolcalls/schema/schema_check.py: 50000  ->  100000": _BOUND,

@@ -79,6 +79,8 @@ def changed_function(path: Path, tree: ast.Module) -> CodeType | None:
 
 def swap(path: Path, code: CodeType) -> None:
     """Give the function, in all its places, this code."""
+    # The suite freezes what it has collected, and `get_objects` leaves out what is frozen.
+    gc.unfreeze()
     for held in gc.get_objects():
         if isinstance(held, FunctionType) and held.__code__.co_filename == str(path):
             there = held.__code__

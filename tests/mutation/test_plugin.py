@@ -1,6 +1,7 @@
 """A mutant takes its function's place where that can be done, and is imported anew where not."""
 
 import ast
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from tests.mutation.operators import mutants
-from tests.mutation.plugin import Unimportable, changed_function, import_anew
+from tests.mutation.plugin import Unimportable, changed_function, import_anew, swap
 
 SOURCE = """
 LIMIT = 3
@@ -32,6 +33,20 @@ def test_function_is_swapped_unless_it_closes_over_something_else(tmp_path: Path
     (mutant,) = (each for each in mutants(SOURCE) if each.said == said)
 
     assert (changed_function(path, mutant.tree) is not None) is swapped
+
+
+def test_function_is_swapped_though_the_garbage_collector_was_told_to_leave_it_out(tmp_path: Path) -> None:
+    path, module = tmp_path / "module.py", ModuleType("module")
+    path.write_text("def size():\n    return 3\n")
+    exec(compile(path.read_text(), str(path), "exec"), module.__dict__)
+    (mutant,) = (each for each in mutants(path.read_text()) if each.said == "3  ->  4")
+    code = changed_function(path, mutant.tree)
+    assert code is not None
+    gc.freeze()
+    swap(path, code)
+    gc.freeze()
+
+    assert module.size() == 4
 
 
 @pytest.fixture

@@ -48,6 +48,9 @@ def test_mutant_gets_its_module_s_own_tests_first_then_the_quickest_for_a_while(
     assert known.tests_of("a.py", range(3, 4)) == ["t/test_a.py::own", "t/test_b.py::quick", "t/test_b.py::slow"]
     assert known.tests_of("a.py", range(9, 10)) == known.tests_of("a.py", range(3, 4))
     assert known.tests_of("a.py", range(4, 5)) == []
+    # Its own file may hold a test of its constants alone, which runs none of its lines.
+    constant = Known(seconds, {"a.py": {"3": ["t/test_b.py::quick"], "9": [""]}})
+    assert constant.tests_of("a.py", range(9, 10)) == ["t/test_a.py::own", "t/test_b.py::quick"]
     assert len(Known(seconds, {"a.py": {"9": [""]}}).tests_of("a.py", range(9, 10))) == 3
     many = {f"t/test_b.py::{number:03}": 1.0 for number in range(100)}
     assert len(Known(many, {"a.py": {"3": [*many]}}).tests_of("a.py", range(3, 4))) == 40

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.agent import AnswerOptions, ToolScope
+from gateway.agent import AnswerOptions, ToolChoice, ToolScope
 from gateway.agent.events import ToolFinished
 from gateway.config import LimitsConfig
 from gateway.errors import RequestInvalid
@@ -16,6 +16,7 @@ from gateway.toolcalls.stream.output_events import CallClosed
 pytestmark = pytest.mark.anyio
 
 QUESTION = [{"role": "user", "content": "What is it?"}]
+REQUIRED = ToolChoice("required")
 
 
 def written(tool: str, **arguments: object) -> str:
@@ -116,3 +117,13 @@ async def test_calls_that_are_told_but_not_shown_are_events_and_no_part_of_the_r
 
     assert [call.name for call in stage.of(CallClosed)] == ["up__say"]
     assert conversation.lived.shown.calls == ()
+
+
+async def test_call_that_is_required_is_so_until_something_else_than_a_search_was_called(open_stage):
+    search, both = written(SEARCH, query="say"), written(SEARCH, query="say") + "\n" + written("up__say")
+    async with open_stage(search, both, "It is 42.", tool_search=True, context=40_000) as stage:
+        conversation = await stage.agent.open(QUESTION, choice=REQUIRED)
+        await stage.agent.answer(conversation, AnswerOptions(REQUIRED, parallel=True), stage.listen)
+
+    assert [event.name for event in stage.of(ToolFinished)] == [SEARCH, SEARCH, "up__say"]
+    assert [asked.grammar is not None for asked in stage.engine.asked] == [True, True, False]

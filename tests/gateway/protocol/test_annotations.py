@@ -93,6 +93,79 @@ def test_two_properties_whose_paths_read_alike_may_not_share_a_header():
     assert invalid_annotation(schema) == "properties 'a.b' and 'a.b' have the same x-mcp-header"
 
 
+MISPLACED = {"type": "string", "x-mcp-header": "N"}
+ROOT_ONLY = "x-mcp-header is only allowed on properties that the root reaches through `properties` alone"
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value"),
+    [
+        ("items", MISPLACED),
+        ("not", MISPLACED),
+        ("anyOf", [{}, MISPLACED]),
+        ("$defs", {"a": {}, "b": MISPLACED}),
+        ("if", {"properties": {"a": MISPLACED}}),
+    ],
+)
+def test_annotation_below_another_keyword_than_properties_is_invalid(keyword, value):
+    assert invalid_annotation({keyword: value}) == ROOT_ONLY
+    assert invalid_annotation(schema_of(a={keyword: value})) == ROOT_ONLY
+    assert annotations_of({keyword: value, "properties": {"a": MISPLACED}}) == ()
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value"),
+    [
+        ("default", MISPLACED),
+        ("default", {"a": MISPLACED}),
+        ("enum", [MISPLACED]),
+        ("examples", [{"a": MISPLACED}]),
+        ("anyOf", MISPLACED),
+        ("$defs", [MISPLACED]),
+        ("properties", [MISPLACED]),
+        ("items", [MISPLACED]),
+    ],
+)
+def test_annotation_in_data_or_where_no_schema_stands_means_nothing(keyword, value):
+    assert invalid_annotation({keyword: value}) is None
+    assert annotations_of({keyword: value}) == ()
+
+
+@pytest.mark.parametrize(
+    ("annotated", "why"),
+    [
+        ({"x-mcp-header": "x y", "type": "string"}, "property 'a.b': x-mcp-header is not a valid header name"),
+        ({"x-mcp-header": 7, "type": "string"}, "property 'a.b': x-mcp-header is not a valid header name"),
+        (
+            {"x-mcp-header": "N", "type": "number"},
+            "property 'a.b': x-mcp-header needs one of the types string, integer, boolean",
+        ),
+    ],
+)
+def test_annotation_that_can_not_become_a_header_is_named(annotated, why):
+    assert invalid_annotation(schema_of(a=schema_of(b=annotated))) == why
+
+
+@pytest.mark.parametrize(
+    ("arguments", "headers", "fault"),
+    [
+        ({}, {"mcp-param-n": "1"}, "was sent, but the argument 'a.n' was not"),
+        ({"a": {"n": 1}}, {}, "is missing: it must repeat the argument 'a.n'"),
+        ({"a": {"n": 1}}, {"mcp-param-n": "2"}, "does not match the argument 'a.n': send the same value in both"),
+        ({"a": {"n": 1.5}}, {"mcp-param-n": "1"}, "does not match the argument 'a.n': send the same value in both"),
+        ({"a": {"n": True}}, {"mcp-param-n": "1"}, "does not match the argument 'a.n': send the same value in both"),
+        ({"a": {"n": [1]}}, {}, None),
+        ({"a": [1]}, {}, None),
+        ({"a": {"n": 1.0}}, {"mcp-param-n": "1"}, None),
+    ],
+)
+def test_header_that_contradicts_its_argument_is_named_with_it(arguments, headers, fault):
+    annotations = annotations_of(schema_of(a=schema_of(n={"type": "integer", "x-mcp-header": "N"})))
+    expected = None if fault is None else {"code": -32020, "message": f"the Mcp-Param-N header {fault}"}
+
+    assert check_param_headers(annotations, arguments, headers) == expected
+
+
 @pytest.mark.parametrize(("value", "said"), [(True, "true"), (False, "false")])
 def test_boolean_is_spelled_as_json_spells_it(value, said):
     annotations = annotations_of(schema_of(b={"type": "boolean", "x-mcp-header": "B"}))

@@ -76,6 +76,18 @@ def test_line_end_anywhere_in_a_result_ends_no_line(blank: bytes):
         assert not set(read.result.json) & set(b"\r\n")
 
 
+def test_blanks_behind_an_answer_are_no_part_of_it_and_one_that_was_cut_is_none():
+    usual = b'{"jsonrpc":"2.0","id":1,"result":{"a":1}}'
+    read = parse_answer(usual + b" \r\n")
+
+    assert isinstance(read, Response)
+    assert isinstance(read.result, LastingResult)
+    assert (read.id, read.result.json) == (1, b'{"a":1}')
+    for cut in (usual[:-1], usual[:-2], usual[:-1] + b" ", usual[:-1] + b"]"):
+        assert parse_answer(cut) == parse_message(cut)
+        assert not isinstance(parse_answer(cut), Response)
+
+
 @pytest.mark.parametrize(
     "number",
     ["1.50e3", "0.10", "1E400", "-0", "-0.0", "3.141592653589793238462643", "123456789012345678901234567890", "1e-400"],

@@ -8,6 +8,8 @@ from gateway.protocol.eras import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
     LOG_LEVEL_KEY,
+    NEWEST_HANDSHAKE,
+    NEWEST_MODERN,
     PER_HOP,
     SERVER_INFO_KEY,
     VERSION_KEY,
@@ -62,6 +64,20 @@ def test_handshake_result_has_nothing_of_the_modern_era(method, result):
     assert SERVER_INFO_KEY not in meta_of(back)
 
 
+def test_listing_for_a_modern_client_is_not_to_be_cached():
+    assert result_to_modern("tools/list", {"tools": []}, None) == {
+        "resultType": "complete",
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "tools": [],
+    }
+    assert result_to_modern("tools/call", {}, None) == {"resultType": "complete"}
+
+
+def test_newest_versions_are_those_that_come_last():
+    assert (NEWEST_HANDSHAKE, NEWEST_MODERN) == ("2025-11-25", "2026-07-28")
+
+
 def test_result_of_a_server_that_says_how_long_it_holds_keeps_its_word():
     assert result_to_modern("tools/list", {"ttlMs": 5, "cacheScope": "public"}, None)["ttlMs"] == 5
 
@@ -108,6 +124,7 @@ def test_params_for_a_handshake_server_have_no_rounds_and_no_log_level():
 def test_meta_that_is_no_object_counts_as_none():
     assert meta_of({"_meta": [1]}) == {}
     assert with_meta({"_meta": [1], "a": 1}, {}) == {"a": 1}
+    assert with_meta({"_meta": [1], "a": 1}, {"k": 1}) == {"a": 1, "_meta": {"k": 1}}
 
 
 def test_only_a_result_that_says_so_asks_for_something():

@@ -98,6 +98,52 @@ def test_request_with_the_headers_that_we_emit_is_in_order(method, name):
     assert check_envelope(method, params, {VERSION_HEADER: "2026-07-28"} | routing_headers(method, params)) is None
 
 
+VERSIONED = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {}}
+CALL = {"name": "b", "_meta": VERSIONED}
+CALL_HEADERS = {VERSION_HEADER: "2026-07-28", METHOD_HEADER: "tools/call", NAME_HEADER: "b"}
+
+
+@pytest.mark.parametrize(
+    ("params", "headers", "message"),
+    [
+        (
+            {},
+            CALL_HEADERS,
+            f"params._meta lacks {VERSION_KEY!r} and {CAPABILITIES_KEY!r}: every request must have both",
+        ),
+        (
+            {"_meta": {VERSION_KEY: "2026-07-28"}},
+            CALL_HEADERS,
+            f"params._meta lacks {CAPABILITIES_KEY!r}: every request must have both",
+        ),
+        ({"_meta": {**VERSIONED, VERSION_KEY: 7}}, None, f"{VERSION_KEY!r} must be a string"),
+        ({"_meta": {**VERSIONED, VERSION_KEY: "1900-01-01"}}, None, "Unsupported protocol version"),
+        (
+            CALL,
+            {**CALL_HEADERS, VERSION_HEADER: "1900-01-01"},
+            f"the {VERSION_HEADER} header does not match {VERSION_KEY!r} of the body: send the same in both",
+        ),
+        (
+            CALL,
+            {**CALL_HEADERS, METHOD_HEADER: "prompts/get"},
+            f"the {METHOD_HEADER} header does not match the body's method: send the same in both",
+        ),
+        (
+            CALL,
+            {**CALL_HEADERS, NAME_HEADER: "a"},
+            f"the {NAME_HEADER} header does not match params.name of the body: send the same in both",
+        ),
+        (CALL, CALL_HEADERS, None),
+        (CALL, None, None),
+        ({"_meta": VERSIONED}, CALL_HEADERS, None),
+    ],
+)
+def test_error_of_an_envelope_names_what_is_wrong_with_it(params, headers, message):
+    error = check_envelope("tools/call", params, headers)
+
+    assert (error and error["message"]) == message
+
+
 def test_capabilities_that_are_no_object_are_refused():
     error = check_envelope("x", {"_meta": {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: []}})
 

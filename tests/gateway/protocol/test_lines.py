@@ -139,7 +139,9 @@ def test_portions_are_all_bytes_in_order_and_none_has_more_line_ends_than_others
 
 
 @pytest.mark.parametrize("length", [0, 500, 100_000])
-@pytest.mark.parametrize("ends", [b"\n" * PORTION, b"\r" * PORTION, b"x\r\n" * (PORTION // 2)])
+@pytest.mark.parametrize(
+    "ends", [b"\n" * PORTION, b"\r" * PORTION, b"x\r\n" * (PORTION // 2)], ids=["feeds", "returns", "both"]
+)
 def test_bytes_of_few_lines_are_one_portion_however_long_they_are(length: int, ends: bytes):
     data = b"x" * length + ends
 

@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocol.messages import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
     INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
     PARSE_ERROR,
+    UNSUPPORTED_VERSION,
     Failure,
     LastingResult,
     Malformed,
@@ -20,6 +26,8 @@ from gateway.protocol.messages import (
     encode_notification,
     encode_request,
     encode_response,
+    is_json,
+    names_no_number,
     parse_message,
     read_message,
 )
@@ -136,6 +144,73 @@ def test_who_sent_what_is_no_message_is_answered_under_its_id(fields):
 
     assert isinstance(message, Malformed)
     assert (message.code, message.id) == (INVALID_REQUEST, 7)
+
+
+@pytest.mark.parametrize(
+    ("fields", "detail"),
+    [
+        ({"id": 7, "method": "m"}, 'the message is not JSON-RPC 2.0: expected "jsonrpc": "2.0"'),
+        ({"jsonrpc": "2.0", "id": 7, "method": 1}, "the method must be a string"),
+        ({"jsonrpc": "2.0", "id": 7, "method": "m", "params": []}, "the params must be an object"),
+        ({"jsonrpc": "2.0", "id": 7}, "the message has no method, no result object and no error"),
+        ({"jsonrpc": "2.0", "id": 7, "result": []}, "the message has no method, no result object and no error"),
+        ({"jsonrpc": "2.0", "id": 7, "error": []}, "the error response has no error object or an invalid id"),
+        ({"jsonrpc": "2.0", "id": 7, "error": {}, "result": {}}, "the response has a result and an error"),
+    ],
+)
+def test_what_is_no_message_is_refused_with_what_was_expected(fields, detail):
+    assert read_message(fields) == Malformed(INVALID_REQUEST, detail, 7)
+
+
+@pytest.mark.parametrize("bad", [True, 1.5, [], {}])
+def test_answer_whose_id_nobody_can_have_sent_is_refused(bad):
+    for fields in ({"result": {}}, {"error": {"code": 1, "message": "no"}}):
+        message = read_message({"jsonrpc": "2.0", "id": bad, **fields})
+        assert isinstance(message, Malformed)
+        assert message.id is None
+    assert isinstance(read_message({"jsonrpc": "2.0", "result": {}}), Malformed)
+
+
+def test_error_beside_a_result_is_the_answer_unless_it_is_empty():
+    error = {"code": 1, "message": "no"}
+
+    assert read_message({"jsonrpc": "2.0", "id": 7, "error": error, "result": {}}) == Failure(7, error)
+    assert read_message({"jsonrpc": "2.0", "id": None, "error": error}) == Failure(None, error)
+    assert isinstance(read_message({"jsonrpc": "2.0", "id": 7, "error": {}}), Failure)
+
+
+def test_codes_of_errors_are_those_of_json_rpc_and_of_mcp():
+    codes = (PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR)
+    assert codes == (-32700, -32600, -32601, -32602, -32603)
+    assert (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION) == (-32020, -32021, -32022)
+
+
+@pytest.mark.parametrize(("data", "deep"), [(b"[" * 300 + b"]" * 300, True), (b"[", False)])
+def test_message_that_is_nested_too_deeply_is_told_so(data, deep):
+    detail = "the message is nested too deeply" if deep else "the message is not JSON"
+    assert parse_message(data) == Malformed(PARSE_ERROR, detail)
+
+
+@pytest.mark.parametrize(("data", "whole"), [(b"{}", True), (b"7", True), (b"NaN", True), (b"{", False), (b"", False)])
+def test_json_is_a_whole_value(data, whole):
+    assert is_json(data) is whole
+
+
+@pytest.mark.parametrize(
+    ("data", "names"), [(b"NaN", True), (b"Infinity", True), (b"[-Infinity]", True), (b"Na", False)]
+)
+def test_number_that_json_does_not_have_is_found_by_its_name_anywhere(data, names):
+    assert names_no_number(data) is names
+
+
+def test_lasting_result_is_written_once():
+    lasting, known = LastingResult.of({"a": 1}), LastingResult.of({"a": 1.5}, b'{"a":1.50}')
+    before = (lasting.written_bytes, known.written_bytes)
+
+    assert lasting.json is lasting.json
+    assert before == (0, 10)
+    assert lasting.written_bytes == len(b'{"a":1}')
+    assert encode_response(7, known) == b'{"jsonrpc":"2.0","id":7,"result":{"a":1.50}}'
 
 
 def test_missing_and_null_params_are_empty_ones():

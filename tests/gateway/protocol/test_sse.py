@@ -116,7 +116,7 @@ def test_pause_that_is_no_plain_number_is_passed_over(bad):
 def test_data_of_exactly_the_bound_is_kept_and_one_more_byte_is_not():
     assert parse(b"data: " + b"x" * BOUND + b"\n\n") == [SseEvent(b"x" * BOUND)]
     assert parse(b"data: " + b"x" * (BOUND + 1) + b"\n\ndata: y\n\n") == [
-        LongEvent(LongLine(b"x" * 41, b"x" * 41, 41)),
+        LongEvent(LongLine(b"x" * 41, b"x" * 41, 41), ended=True),
         SseEvent(b"y"),
     ]
 

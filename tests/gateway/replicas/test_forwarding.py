@@ -164,8 +164,9 @@ async def test_client_that_leaves_is_gone_for_the_owner_too() -> None:
     async with site(app) as at, anyio.create_task_group() as tasks:
 
         async def ask() -> None:
-            with pytest.raises(OwnerGone):
+            with pytest.raises(OwnerGone) as raised:
                 await at.forward(client)
+            assert raised.value.asked
 
         tasks.start_soon(ask)
         with anyio.fail_after(20):
@@ -174,6 +175,68 @@ async def test_client_that_leaves_is_gone_for_the_owner_too() -> None:
             await left.wait()
 
     assert client.status == 0
+
+
+async def test_client_that_is_gone_before_its_request_was_read_asks_nobody() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("nothing may be asked")
+
+    client = Client(_told=True)
+    client.left.set()
+    async with site(app) as at:
+        with pytest.raises(OwnerGone, match="its client disconnected") as raised:
+            await at.forward(client)
+
+    assert raised.value.asked
+
+
+class Parts(Client):
+    """A client that sends its body in parts."""
+
+    def __init__(self, *parts: bytes) -> None:
+        super().__init__()
+        self._parts = list(parts)
+
+    async def receive(self) -> dict[str, Any]:
+        if not self._parts:
+            return await super().receive()
+        return {"type": "http.request", "body": self._parts.pop(0), "more_body": True}
+
+
+async def test_body_that_comes_in_parts_is_passed_on_and_its_connection_used_again() -> None:
+    connections, bodies = set[int](), list[bytes]()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        connections.add(id(receive.__self__._link))
+        bodies.append(await read(receive))
+        await answer(send, 200)
+
+    async with site(app) as at:
+        clients = [await at.forward(Parts(b"one", b"", b"two")) for _ in range(3)]
+
+    assert bodies == [b"onetwo"] * 3
+    assert [client.status for client in clients] == [200] * 3
+    assert len(connections) == 1
+
+
+async def test_client_that_leaves_in_the_middle_of_its_body_is_gone_for_the_owner_too() -> None:
+    seen: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while not seen or seen[-1] == "http.request":
+            seen.append((await receive())["type"])
+
+    client = Parts(b"one")
+    client._told = True
+    client.left.set()
+    async with site(app) as at:
+        with pytest.raises(OwnerGone, match="its client disconnected") as raised:
+            await at.forward(client)
+        with anyio.fail_after(20):
+            while seen[-1:] != ["http.disconnect"]:
+                await anyio.lowlevel.checkpoint()
+
+    assert raised.value.asked
 
 
 async def test_request_that_was_looked_after_is_freed_without_the_garbage_collector() -> None:
@@ -252,9 +315,10 @@ async def test_owner_that_fails_is_told_of_before_anything_was_sent(when: str) -
 
     client = Client()
     async with site(app) as at:
-        with pytest.raises(OwnerGone):
+        with pytest.raises(OwnerGone) as raised:
             await at.forward(client)
 
+    assert raised.value.asked
     assert (client.status, client.parts) == (0, [])
 
 
@@ -276,16 +340,20 @@ async def test_owner_that_was_started_anew_is_gone() -> None:
         raise AssertionError("nothing may be asked")
 
     async with site(app) as at:
-        with pytest.raises(OwnerGone, match="was restarted"):
+        with pytest.raises(OwnerGone, match="was restarted") as raised:
             await at.asks.forward(Replica(at.owner.address, b"x" * 8), scope(), Client().receive, Client().send)
+
+    assert not raised.value.asked
 
 
 async def test_nobody_at_the_owners_address_is_an_owner_that_is_gone() -> None:
     (port,) = free_ports(1)
-    with pytest.raises(OwnerGone, match="can't be reached"):
+    with pytest.raises(OwnerGone, match="can't be reached") as raised:
         await Connected(KEYS, "127.0.0.1", port + 1).forward(
             Replica(f"127.0.0.1:{port}", b"x" * 8), scope(), Client().receive, Client().send
         )
+
+    assert not raised.value.asked
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
 """What is sealed with the replicas' secret opens with it and for its purpose, as it was, and in no other case."""
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from gateway.replicas import Replica
+from gateway.errors import OwnerGone
+from gateway.replicas import ALONE, Replica
 from gateway.replicas.connected import Connected, OwnedNames
 from gateway.replicas.forwarder import FORWARDED
 from gateway.replicas.sealed_records import ReplicaKeys
@@ -31,6 +32,19 @@ def test_token_that_was_changed_anywhere_is_none(place: int, letter: str) -> Non
 
     assert keys.opened("purpose", token[:place] + letter + token[place + 1 :]) is None
     assert keys.opened("purpose", token[:place]) is None
+
+
+@given(st.integers(0, 54), st.text("!é ~.\n", min_size=1, max_size=4))
+@example(7, "!!!!")
+def test_token_with_something_more_in_it_is_none(place: int, more: str) -> None:
+    keys = ReplicaKeys([NEW])
+    token = keys.seal("purpose", b"something")
+
+    assert keys.opened("purpose", token[:place] + more + token[place:]) is None
+
+
+def test_secrets_are_not_shown_with_their_keys() -> None:
+    assert repr(ReplicaKeys([NEW, OLD])) == "ReplicaKeys()"
 
 
 @given(st.text())
@@ -66,12 +80,34 @@ def test_name_is_of_one_length_whosever_it_is(principal: str) -> None:
     assert len(names.new("session", principal)) == len(names.new("session", "ann"))
 
 
-def test_name_that_is_too_long_to_be_read_is_nobody_s_though_it_was_sealed() -> None:
-    here, there = (OwnedNames(ReplicaKeys([NEW]), f"{'h' * length}:8602") for length in (2000, 1))
+@pytest.mark.parametrize(("host", "length", "is_read"), [(691, 1024, True), (692, 1026, False), (2000, 2770, False)])
+def test_name_that_is_too_long_to_be_read_is_nobody_s_though_it_was_sealed(
+    host: int, length: int, is_read: bool
+) -> None:
+    here, there = (OwnedNames(ReplicaKeys([NEW]), f"{'h' * each}:8602") for each in (host, 1))
     name = here.new("session", "ann")
 
-    assert len(name) > 1024
-    assert there.elsewhere("session", name, "ann") is None
+    assert len(name) == length
+    assert (there.elsewhere("session", name, "ann") == here.me) is is_read
+
+
+async def nobody(*_: object) -> None:
+    return
+
+
+@pytest.mark.anyio
+async def test_gateway_without_others_has_all_that_it_is_asked_for() -> None:
+    names = {ALONE.name("session", "ann") for _ in range(3)}
+    keys = [*ALONE.shared_keys("reasoning"), *ALONE.shared_keys("reasoning")]
+
+    assert len(names) == 3
+    assert {ALONE.owner("session", name, "ann", {}) for name in names} == {None}
+    assert ALONE.at("10.0.0.2:8602", {}) is None
+    assert [len(key) for key in keys] == [32, 32]
+    assert keys[0] != keys[1]
+    async with ALONE.listening(nobody):
+        with pytest.raises(OwnerGone):
+            await ALONE.forward(Replica("10.0.0.2:8602", b""), {}, nobody, nobody)
 
 
 def test_keys_for_others_to_share_are_alike_everywhere_and_those_of_the_secret_before_still_open() -> None:

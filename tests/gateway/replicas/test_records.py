@@ -1,10 +1,13 @@
 """Records between two replicas: whole, in their order and of this connection, or none."""
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.replicas.sealed_records import MOST, Hello, RecordFault, Records, ReplicaKeys
+from gateway.replicas.sealed_records import FULL, HELLO_BYTES, MAGIC, MOST, Hello, RecordFault, Records, ReplicaKeys
 
 KEYS = ReplicaKeys([b"n" * 32])
 DATA = st.lists(st.tuples(st.sampled_from([b"R", b"B", b"E"]), st.binary(max_size=300)), max_size=6)
@@ -69,12 +72,41 @@ def test_secret_that_is_not_accepted_is_no_greeting():
         both(KEYS, ReplicaKeys([b"o" * 32]))
 
 
-@pytest.mark.parametrize("size", [0, 16, MOST + 1, 2**32 - 1])
+@pytest.mark.parametrize("size", [0, 16, MOST + 1, 2**32 - 1], ids=["0", "16", "over", "most"])
 def test_length_that_no_record_has_is_refused_before_it_is_waited_for(size):
     _, answers = both()
 
     with pytest.raises(RecordFault, match=f"a record of {size} bytes, expected"):
         answers.feed(size.to_bytes(4, "big"))
+
+
+def test_largest_record_is_taken():
+    asks, answers = both()
+    data = bytes(MOST - 17)
+
+    assert answers.feed(asks.seal(b"B", data)) == [(b"B", data)]
+
+
+def test_bytes_of_a_connection_are_those_that_replicas_of_other_versions_know():
+    asked, answered = Hello(KEYS.current[0], b"a" * 32), Hello(KEYS.current[0], b"b" * 32)
+    asks, answers = Records(KEYS, asked, answered, "asks"), Records(KEYS, asked, answered, "answers")
+    derived = HKDF(SHA256(), 64, asked.random + answered.random, b"codec-gateway records").derive(b"n" * 32)
+    ciphers = [ChaCha20Poly1305(derived[:32]), ChaCha20Poly1305(derived[32:])]
+
+    assert asked.bytes == b"codec-gateway replica 1\n" + KEYS.current[0] + b"a" * 32
+    assert (len(asked.bytes), len(Hello.new(KEYS.current[0]).bytes), len(FULL)) == (60, 60, 60)
+    for cipher, side in zip(ciphers, (asks, answers), strict=True):
+        for number in range(3):
+            sealed = cipher.encrypt(number.to_bytes(12, "big"), b"Bone", None)
+            assert side.seal(b"B", b"one") == len(sealed).to_bytes(4, "big") + sealed
+
+
+@pytest.mark.parametrize(
+    "said", [MAGIC, MAGIC + bytes(35), MAGIC + bytes(37), b"x" + bytes(HELLO_BYTES - 1), FULL], ids=range(5)
+)
+def test_greeting_is_of_one_length_and_begins_alike(said):
+    with pytest.raises(RecordFault, match="not the greeting"):
+        Hello.read(said)
 
 
 @given(st.binary(max_size=100))

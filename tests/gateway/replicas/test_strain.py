@@ -85,8 +85,9 @@ async def test_owner_that_falls_silent_is_gone(monkeypatch: pytest.MonkeyPatch, 
         if "stream" in when:
             await at.forward(client)
         else:
-            with pytest.raises(OwnerGone, match="that held it broke"):
+            with pytest.raises(OwnerGone, match="that held it broke") as raised:
                 await at.forward(client)
+            assert raised.value.asked
 
     assert (client.parts, client.over) == (([b"half", b""], True) if "stream" in when else ([], False))
 
@@ -224,13 +225,18 @@ async def test_connections_to_replicas_that_have_ended_are_not_kept() -> None:
 
 
 async def test_machine_that_vanishes_is_noticed_by_both_sides_however_long_nothing_is_said() -> None:
-    looked: list[int] = []
+    looked, seconds = list[int](), list[int]()
 
     class Seen(Link):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             super().connection_made(transport)
             kept = transport.get_extra_info("socket")
             looked.append(kept.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+            silent, apart, probes = (
+                kept.getsockopt(socket.IPPROTO_TCP, option)
+                for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            )
+            seconds.append(silent + apart * probes)
 
     loop = asyncio.get_running_loop()
     async with await loop.create_server(lambda: Seen(KEYS, "answers"), "127.0.0.1", 0) as server:
@@ -241,6 +247,7 @@ async def test_machine_that_vanishes_is_noticed_by_both_sides_however_long_nothi
         link.close()
 
     assert looked == [1, 1]
+    assert max(seconds) <= 60
 
 
 async def test_replica_that_stops_ends_the_streams_that_it_passes_on() -> None:
@@ -342,12 +349,18 @@ async def test_answer_that_does_not_wait_for_the_whole_request_reaches_the_clien
     class Endless(Client):
         async def receive(self) -> dict[str, Any]:
             if self._told:
-                await anyio.sleep_forever()
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    self.left.set()
             self._told = True
             return {"type": "http.request", "body": b"x" * 1_000_000, "more_body": True}
 
     async with site(app) as at:
         client = await at.forward(Endless())
+        # Nobody waits for the rest of it.
+        with anyio.fail_after(20):
+            await client.left.wait()
         other = await at.forward(Client())
 
     assert (client.status, b"".join(client.parts)) == (413, b"too large")
@@ -410,6 +423,7 @@ async def test_replica_that_stops_tells_who_waits_for_an_answer_of_another(strea
         at.asks.stop()
 
     assert "is stopping" in str(told[0])
+    assert told[0].asked
     assert client.parts == ([b"one", b"broken"] if streamed else [])
 
 

@@ -1,15 +1,18 @@
 """What a fault of the store means for those who ask next, and what the operator is told, without a wire."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from gateway.observe.metrics import Metrics
 from gateway.shared import SharedStatus, StoreBounds, StoreRecord
-from gateway.shared.redis_store import RedisStore
+from gateway.shared.redis_store import RedisStore, open_client
 from gateway.shared.scripts import Script
 from tests.gateway.shared.conftest import asked, until_up
 from tests.standins.redis_in_memory import Memory
@@ -27,9 +30,10 @@ class Faulty:
     def __init__(self) -> None:
         self.is_there = True
         self.says: Callable[[], Any] = lambda: b"said"
-        self.probes = 0
+        self.probes = self.closed = 0
 
     async def execute_command(self, *args: bytes | str | float) -> Any:
+        await checkpoint()
         if args[0] != "PING":
             return self.says()
         self.probes += 1
@@ -38,7 +42,14 @@ class Faulty:
         return None
 
     async def aclose(self) -> None:
-        return
+        await checkpoint()
+        self.closed += 1
+
+
+async def settle() -> None:
+    """Let everything go on that can."""
+    for _ in range(20):
+        await checkpoint()
 
 
 class Site:
@@ -171,7 +182,10 @@ async def test_bytes_on_their_way_to_the_store_have_a_bound() -> None:
     assert asked(metrics, "memory", "dropped") == 1
 
 
-async def test_lease_is_given_by_a_store_only_that_has_answered_for_as_long_as_it_lasts() -> None:
+async def test_lease_is_given_by_a_store_only_that_has_answered_for_as_long_as_it_lasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.shared.redis_store._AGAIN", 0.0)
     client = Direct(Memory())
     async with shared_in_memory(client) as shared:
         never_away = await shared.acquire("ann", "a", 60.0)
@@ -257,3 +271,146 @@ async def test_sign_in_that_no_replica_made_is_not_there_and_counted() -> None:
 
     assert (found, forged) == (b"second", b"")
     assert asked(metrics, "sign-in", "unreadable") == 1
+
+
+async def test_store_that_answers_is_left_alone_and_one_that_does_not_is_not_asked_all_the_time() -> None:
+    there, gone = Site(), Site()
+    gone.client.is_there = False
+    async with there.store.running(nothing), gone.store.running(nothing):
+        await settle()
+        probes = (there.client.probes, gone.client.probes)
+
+    assert probes == (1, 1)
+    assert (there.client.closed, gone.client.closed) == (1, 2)
+
+
+async def test_store_is_probed_at_once_when_it_is_lost_and_rests_when_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.shared.redis_store._AGAIN", 0.0)
+    site = Site()
+    async with site.store.running(nothing):
+        probes, site.client.says = site.client.probes, fails(ConnectionError("reset"))
+        await site.run(SMALL)
+        lost = site.store.reason
+        with anyio.fail_after(20):
+            while site.store.reason is not None:
+                await checkpoint()
+        await settle()
+        again = site.client.probes - probes
+
+    assert (lost, again, site.up()) == ("reset", 1, 1)
+
+
+async def test_store_whose_answer_makes_no_sense_is_down_and_its_connections_are_made_anew() -> None:
+    async def strange() -> None:
+        raise ValueError("it is no store")
+
+    site = Site()
+    async with site.store.running(strange):
+        status = (site.store.reason, site.client.closed, site.up())
+
+    assert status == ("it is no store", 1, 0)
+
+
+async def test_no_more_than_32_requests_are_with_the_store_at_a_time() -> None:
+    inside: list[str] = []
+    go_on = asyncio.Event()
+
+    class Held(Faulty):
+        async def execute_command(self, *args: bytes | str | float) -> Any:
+            if args[0] == "PING":
+                return None
+            inside.append("one")
+            await go_on.wait()
+            return b"said"
+
+    store = RedisStore(Held(), 60.0, Metrics().shared)
+    async with store.running(nothing):
+        asking = [asyncio.ensure_future(store.run("memory", SMALL, [], [])) for _ in range(40)]
+        await settle()
+        held = len(inside)
+        go_on.set()
+        answers = await asyncio.gather(*asking)
+
+    assert (held, answers) == (32, [b"said"] * 40)
+
+
+async def test_request_that_gets_no_turn_in_time_says_nothing_of_the_store() -> None:
+    class Held(Faulty):
+        async def execute_command(self, *args: bytes | str | float) -> Any:
+            if args[0] == "PING":
+                return
+            await anyio.sleep_forever()
+
+    metrics = Metrics()
+    store = RedisStore(Held(), 0.05, metrics.shared)
+    async with store.running(nothing):
+        asking = [store.run("memory", script, [], []) for script in [*[LARGE] * 32, SMALL]]
+        answers = await asyncio.gather(*asking)
+        reason = store.reason
+
+    assert (answers, reason, asked(metrics, "memory", "late")) == ([None] * 33, None, 33)
+
+
+async def test_store_that_is_left_leaves_no_task_and_no_connection_even_if_that_was_cancelled() -> None:
+    site, tasks = Site(), asyncio.all_tasks()
+    with anyio.CancelScope() as scope:
+        async with site.store.running(nothing):
+            scope.cancel()
+
+    assert (asyncio.all_tasks(), site.client.closed) == (tasks, 1)
+
+
+async def test_time_since_the_store_came_back_counts_from_the_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, ahead = asyncio.get_running_loop(), [0.0]
+    clock = loop.time
+    monkeypatch.setattr(loop, "time", lambda: clock() + ahead[0])
+    monkeypatch.setattr("gateway.shared.redis_store._AGAIN", 0.0)
+    site = Site()
+    site.client.is_there = False
+    async with site.store.running(nothing):
+        site.client.is_there = True
+        for _ in range(3):
+            probes, ahead[0] = site.client.probes, ahead[0] + 100.0
+            with anyio.fail_after(20):
+                while site.client.probes == probes:
+                    await checkpoint()
+            await settle()
+        back_for = site.store.back_for
+
+    assert 200 <= back_for < 300
+
+
+async def test_operator_is_told_once_that_the_store_is_down_and_once_that_it_answers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("gateway.shared.redis_store._AGAIN", 0.0)
+    caplog.set_level("INFO", "shared")
+    site = Site()
+    site.client.is_there = False
+    async with site.store.running(nothing):
+        await settle()
+        down = [record.levelname for record in caplog.records]
+        site.client.is_there = True
+        await settle()
+
+    assert site.client.probes > 2
+    assert down == ["WARNING"]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+async def test_command_is_sent_once_and_nothing_with_it() -> None:
+    heard: list[bytes] = []
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(1000))
+        writer.close()
+
+    async with await asyncio.start_server(cut, "127.0.0.1", 0) as server:
+        client = open_client(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0", 20.0)
+        with pytest.raises(RedisConnectionError):
+            await client.execute_command("PING")
+        await client.aclose()
+
+    assert heard == [b"*1\r\n$4\r\nPING\r\n"]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.serve.auth.rate_limiter import Bucket
-from gateway.shared.scripts import ABSENT, BUCKET, PRESENT, Script
+from gateway.shared.scripts import ABSENT, BUCKET, DROP, FIND, KEEP, PRESENT, Script
 from tests.standins.redis_in_memory import Memory
 
 START = 1_700_000_000.0
@@ -16,6 +16,19 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def test_script_is_known_by_the_digest_that_redis_gives_it() -> None:
+    memory = Memory(Clock())
+    script = Script("return 7")
+
+    assert run(memory, script, []) == 7
+    assert memory.command(b"EVALSHA", script.digest.encode(), b"0") == 7
+    assert not script.large
+
+
+def test_only_scripts_that_carry_records_may_be_large() -> None:
+    assert [script for script in (BUCKET, PRESENT, ABSENT, DROP, FIND, KEEP) if script.large] == [FIND, KEEP]
 
 
 def run(memory: Memory, script: Script, keys: list[str], *args: object) -> object:
