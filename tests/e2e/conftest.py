@@ -196,6 +196,12 @@ def plain_time() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
+def tells_time(server: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    """The same without MCP's SDK, for tests that need any server."""
+    return server("tells_time")
+
+
+@pytest.fixture(scope="session")
 def says() -> Callable[..., dict[str, Any]]:
     """Makes a server of one tool, `say`, that returns the given content blocks."""
 
