@@ -16,6 +16,7 @@ import httpx2
 import openai
 import pytest
 
+from bench.cache.tiny import tiny_model
 from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.vocab import map_digest
 
@@ -264,6 +265,14 @@ def site(
     servers = {"time_leaf": time_leaf, "plain_time": plain_time}
     with running_gateway(tmp_path_factory.mktemp("site"), servers, *engine_flags) as gateway:
         yield gateway
+
+
+@pytest.fixture(scope="session")
+def one_layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of one layer and random weights, with the packaged model's vocabulary: an engine answers at once by it."""
+    path = tmp_path_factory.mktemp("one_layer") / "tiny.gguf"
+    path.write_bytes(tiny_model(packaged_model().read_bytes()))
+    return path
 
 
 @pytest.fixture(scope="session")

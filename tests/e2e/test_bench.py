@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bench.cache.tiny import tiny_model
 from bench.wire.streams import FOLDER
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.engine.embedded.packaged_model import packaged_model
@@ -116,16 +115,8 @@ def test_completions_are_measured_as_chat_is(tmp_path: Path, site: RunningGatewa
 
 
 @pytest.fixture(scope="module")
-def one_layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of one layer and random weights: a real server answers 50,000 ids a second."""
-    path = tmp_path_factory.mktemp("one_layer") / "tiny.gguf"
-    path.write_bytes(tiny_model(packaged_model().read_bytes()))
-    return path
-
-
-@pytest.fixture(scope="module")
 def fast_url(one_layer: Path) -> Iterator[str]:
-    """A real llama.cpp server with it."""
+    """A real llama.cpp server that answers at once."""
     with llama_server(one_layer) as url:
         yield url
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from bench.cache.tiny import tiny_model
-from gateway.engine.embedded.packaged_model import packaged_model
 from tests.pages import SERVER, TYPED, Clone, blocks_of
 
 ROOT = Path(__file__).parents[2]
@@ -66,13 +64,6 @@ def commands_of(entry: dict[str, Any]) -> list[str]:
     """What a client would start that has this configuration."""
     started = [each for each in entry.get("mcpServers", {}).values() if "command" in each]
     return [shlex.join([each["command"], *each.get("args", [])]) for each in started]
-
-
-@pytest.fixture(scope="module")
-def one_layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "model.gguf"
-    path.write_bytes(tiny_model(packaged_model().read_bytes()))
-    return path
 
 
 @pytest.fixture
