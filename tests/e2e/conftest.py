@@ -269,7 +269,7 @@ def site(
 
 @pytest.fixture(scope="session")
 def one_layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of one layer and random weights, with the packaged model's vocabulary: an engine answers at once by it."""
+    """A model of one layer and random weights with the packaged model's vocabulary: an engine answers at once."""
     path = tmp_path_factory.mktemp("one_layer") / "tiny.gguf"
     path.write_bytes(tiny_model(packaged_model().read_bytes()))
     return path
