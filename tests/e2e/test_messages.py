@@ -192,6 +192,7 @@ def test_what_the_gateway_ran_may_be_sent_back_or_left_out(client: anthropic.Ant
         )
         blocks = [block.model_dump(exclude_none=True) for block in first.content]
         echo = [*question, {"role": "assistant", "content": blocks}, {"role": "user", "content": "And now?"}]
+        given["max_tokens"] = 8
         told = client.beta.messages.create(**given, messages=echo, tool_choice={"type": "none"}).codec
 
         assert ("mcp_tool_use" in [block["type"] for block in blocks]) == shown
