@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import openai
@@ -70,15 +71,15 @@ def whole(chat: openai.OpenAI, **body: Any) -> dict[str, Any]:
     return response
 
 
-STYLES = {"items": as_it_came, "rewritten": rewritten, "references": by_reference, "previous": None}
+STYLES = {"items": (as_it_came, 2), "rewritten": (rewritten, 0), "references": (by_reference, 3), "previous": (None, 6)}
+"""How each echoes an answer, and with which of the choices it begins."""
 
 
-@pytest.mark.parametrize("echo", STYLES.values(), ids=STYLES)
+@pytest.mark.parametrize(("echo", "start"), STYLES.values(), ids=STYLES)
 def test_next_request_finds_all_that_the_engine_holds(
-    chat: openai.OpenAI, echo: Callable[[dict[str, Any]], dict[str, Any]] | None
+    chat: openai.OpenAI, echo: Callable[[dict[str, Any]], dict[str, Any]] | None, start: int
 ) -> None:
     name = echo.__name__ if echo else "previous"
-    start = 2 * [*STYLES.values()].index(echo)
     items: list[dict[str, Any]] = [{"role": "user", "content": f"The weather in Bern, please ({name})."}]
     found: list[dict[str, Any]] = []
     previous: str | None = None
@@ -103,7 +104,10 @@ def test_next_request_finds_all_that_the_engine_holds(
         before = [] if echo is None else [*items, *map(echo, output)]
         items = [*before, *next_items(output, number)]
 
+    held = [told["held"] for told in found[1:]]
     assert all(0 < told["held"] <= told["reused"] for told in found[1:]), found
+    # Nothing of a conversation that goes on is forgotten.
+    assert all(before < after for before, after in pairwise(held)), found
     assert {"message", "function_call", "mcp_call"} <= kinds
 
 
