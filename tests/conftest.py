@@ -123,16 +123,22 @@ def model_map(model_map_bytes: bytes) -> TokenMap:
     return load_map(model_map_bytes)
 
 
-@pytest.fixture(scope="session")
-def engine_url() -> Iterator[str]:
-    """A real llama.cpp server with the packaged model, shared by the tests that only ask it things."""
-    place = {"model": str(packaged_model()), "host": "127.0.0.1", "port": 0}
-    settings = {**place, "context": 4096, "slots": 2, "threads": 1}
+@contextmanager
+def llama_server(model: Path) -> Iterator[str]:
+    """The address of a real llama.cpp server with this model."""
+    settings = {"model": str(model), "host": "127.0.0.1", "port": 0, "context": 4096, "slots": 2, "threads": 1}
     command = [sys.executable, "-m", "gateway.engine.embedded.child_process", json.dumps(settings)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
         yield child.stdout.readline().decode().strip()
         child.kill()
+
+
+@pytest.fixture(scope="session")
+def engine_url() -> Iterator[str]:
+    """One with the packaged model, shared by the tests that only ask it things."""
+    with llama_server(packaged_model()) as url:
+        yield url
 
 
 @contextmanager

@@ -33,13 +33,13 @@ else
   exec {real} "$@"
 fi
 if [ -f "$pid" ]; then
-  last=$(cat "$pid") && kill "$last" && tail --pid="$last" -f /dev/null
+  last=$(cat "$pid") && kill "$last" && tail -s 0.1 --pid="$last" -f /dev/null
 fi
 [[ $1 != engine ]] || set -- "$@" --port {engine}
 : >"$log"  # Emptied before it starts: the one before it said that it was ready.
 {real} "$@" </dev/null >>"$log" 2>&1 &
 echo $! >"$pid"
-grep -q -m1 -E "{ready}" <(tail --pid=$! -n +1 -F "$log" 2>/dev/null) || {{ cat "$log" >&2; exit 1; }}
+grep -q -m1 -E "{ready}" <(tail -s 0.1 --pid=$! -n +1 -F "$log" 2>/dev/null) || {{ cat "$log" >&2; exit 1; }}
 """
 _READY = r"\"event\": \"(engine ready\"|gateway ready\"(.*\"engine\": \"[^s]|.*\"workers\"))"
 """The gateway's line, unless its engine is still starting: then the engine's."""
@@ -89,7 +89,8 @@ def blocks_of(page: Path) -> Iterator[Block]:
 class Clone:
     """A folder that looks like a clone after `make setup`, and what is typed there."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, model: Path | None = None) -> None:
+        """`model`: what is model.gguf there, if not the packaged model."""
         self.folder = folder
         self.ports: dict[str, str] = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
         self._typed = 0
@@ -103,7 +104,7 @@ class Clone:
             names = {"real": real / "bin" / name, "folder": folder, "engine": self.ports["8080"]}
             self._program(name, SERVER.format(serves=serves, ready=ready, **names))
         self._program("curl", CURL.format(python=sys.executable))
-        (folder / "model.gguf").symlink_to(packaged_model())
+        (folder / "model.gguf").symlink_to(model or packaged_model())
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("CODEC_", "XDG_S", "FORCE_"))},
             "PATH": f"{programs}:{os.environ['PATH']}",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bench.record import RESULTS
 from bench.scaling.__main__ import play, played, scenes
-from bench.scaling.calibration import calibrated, costs_of
+from bench.scaling.calibration import costs_of
 from bench.scaling.costs import Costs, measured
 from bench.scaling.engine import Engine, Request, Size
 from bench.scaling.page import in_all, page, pictures
@@ -25,7 +25,7 @@ from bench.scaling.real import SMALL, Asked, Played, Talk, lived
 from bench.scaling.real import play as play_for_real
 from bench.scaling.simulation import Scene, Simulation, simulate
 from bench.scaling.traces import Conversation, Crowd, Turn, draw
-from bench.scaling.validation import BAR, CASES, Case, compared, in_its_order
+from bench.scaling.validation import BAR, CASES, SHORT, Case, compared, in_its_order
 from gateway.engine.pool.members import WARM
 
 ROOT = Path(__file__).parents[1]
@@ -220,7 +220,7 @@ def on_paper(conversations: Sequence[Conversation], engines: int, size: Size) ->
 @pytest.mark.timeout(900)
 async def test_engines_on_paper_process_what_real_ones_do() -> None:
     size = Size(slots=2, cache=4000, grain=1)
-    talks = await play_for_real(draw(replace(SMALL, conversations=8, turns=2), 2), 2, size, apart=True)
+    talks = await play_for_real(draw(replace(SMALL, conversations=5, turns=2), 2), 2, size, apart=True)
     paper = on_paper([each.conversation for each in lived(talks)], 2, size)
     real = [[asked.processed for asked in talk.asked] for talk in talks]
 
@@ -232,17 +232,6 @@ async def test_engines_on_paper_process_what_real_ones_do() -> None:
     ]
     assert differing == []
     assert sum(map(sum, real)) < sum(asked.prompt for talk in talks for asked in talk.asked) / 2
-
-
-@pytest.mark.anyio
-@pytest.mark.engine
-@pytest.mark.timeout(900)
-async def test_costs_of_a_real_engine_are_found() -> None:
-    costs = costs_of(await calibrated(rounds=1))
-
-    assert costs.prefill > 0
-    assert costs.decode > 0
-    assert costs.beside >= 0
 
 
 def test_conversations_are_simulated_with_the_lengths_that_they_had() -> None:
@@ -323,19 +312,21 @@ def test_page_and_pictures_show_the_committed_results() -> None:
 @pytest.mark.engine
 @pytest.mark.timeout(900)
 def test_commands_of_the_page_run_in_short() -> None:
-    typed = re.findall(r"^\.venv/bin/python (-m bench\.scaling.*)$", PAGE.read_text(), re.MULTILINE)
-    assert len(typed) >= 3
-    for command in typed:
-        words = command.partition("#")[0].split()
-        if "--publish" in words:
-            continue
-        done = subprocess.run(
-            [sys.executable, *words, *(["--short"] if "--short" not in words else [])],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        assert done.stdout
+    typed = re.findall(r"^\.venv/bin/python -m bench\.scaling *(--\w+)?", PAGE.read_text(), re.MULTILINE)
+    assert typed == ["", "--costs", "--real", "--short"]
+    # In short, the first is the last.
+    simulated, measured_here, played_here = (run_in_short(*flags) for flags in ((), ("--costs",), ("--real",)))
+
+    assert all(policy in simulated for policy in POLICIES)
+    costs = costs_of(json.loads(measured_here)["costs"])
+    assert costs.prefill > 0
+    assert costs.decode > 0
+    assert costs.beside >= 0
+    assert SHORT.name in played_here
+
+
+def run_in_short(*flags: str) -> str:
+    command = [sys.executable, "-m", "bench.scaling", "--short", *flags]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout

@@ -53,7 +53,7 @@ CASES: Final = (
     *(Case(engines, _ROOMY, "sticky") for engines in (2, 4)),
 )
 SHORT: Final = Case(
-    *(2, _ROOMY),
+    *(1, _ROOMY),
     crowd=replace(SMALL, conversations=2, seconds=1.0, turns=2, tool=(0.05, 0.2), person=(0.2, 0.4)),
 )
 

@@ -17,7 +17,7 @@ def _alphabet() -> list[str]:
 ALPHABET: tuple[str, ...] = tuple(_alphabet())
 """The character that stands for each byte, by byte value."""
 
-_BYTE_OF = {character: byte for byte, character in enumerate(ALPHABET)}
+_BYTE_OF = {character: byte for byte, character in enumerate(ALPHABET)}.__getitem__
 
 
 def token_bytes(token: str) -> bytes:
@@ -27,7 +27,7 @@ def token_bytes(token: str) -> bytes:
     are then its own UTF-8, as in Hugging Face's ByteLevel decoder.
     """
     try:
-        return bytes([_BYTE_OF[character] for character in token])
+        return bytes(map(_BYTE_OF, token))
     except KeyError:
         return token.encode()
 

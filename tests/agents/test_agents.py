@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bench.cache.tiny import tiny_model
 from gateway.engine.embedded.packaged_model import packaged_model
 from tests.agents import works_with
 from tests.agents.agents import CODING
@@ -30,7 +31,9 @@ def test_program_of_the_openai_agents_page_does_its_task_and_nothing_is_lost(tmp
         file.write_text(program, encoding="utf-8")
         return Started([sys.executable, str(file)], {})
 
-    done = do_task(replace(AGENTS["openai_agents_its_page_responses"], start=start), packaged_model())
+    model = tmp_path / "model.gguf"
+    model.write_bytes(tiny_model(packaged_model().read_bytes()))
+    done = do_task(replace(AGENTS["openai_agents_its_page_responses"], start=start), model)
 
     assert done.faults == ()
     assert (done.whole, done.lost) == (done.later, 0)

@@ -14,11 +14,12 @@ from gateway.config.model import ServeConfig, SignInConfig, TokensConfig, Upstre
 
 pytestmark = pytest.mark.anyio
 SECRET = "t0ken-t0ken-t0ken"
+TELLS_TIME = str(Path(__file__).parents[1] / "e2e" / "servers" / "tells_time.py")
 HOSTILE = str(Path(__file__).parent / "servers" / "hostile.py")
 
 
 def clock(**more) -> UpstreamConfig:
-    return UpstreamConfig(name="time", command=sys.executable, args=("-m", "plain_time"), **more)
+    return UpstreamConfig(name="time", command=sys.executable, args=(TELLS_TIME,), **more)
 
 
 def hostile() -> UpstreamConfig:

@@ -5,10 +5,9 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import pytest
@@ -22,29 +21,48 @@ COLUMNS = 40
 CLOCK = re.compile(r"\d\d:\d\d")
 
 
+BOTH_FORMS = """
+import sys, codec_demo
+from contextlib import redirect_stdout
+from gateway.cli.app import run
+
+told = []
+tell = codec_demo.tell
+
+async def tell_once(progress):
+    told.append(told[0] if told else await tell(progress))
+    return told[0]
+
+codec_demo.tell = tell_once
+with open(sys.argv[1], "w", encoding="utf-8") as file, redirect_stdout(file):
+    code = run(["demo", "--short", "--json"])
+sys.exit(code or run(["demo", "--short"]))
+"""
+
+
+class Ran(NamedTuple):
+    """What one demo printed."""
+
+    code: int
+    json: str
+    plain: str
+    errors: str
+
+
 @pytest.fixture(scope="module")
-def runs() -> Iterator[dict[str, tuple[subprocess.Popen[str], str, str]]]:
-    """Both forms, side by side, in pipes: each takes its time to generate."""
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Both forms of one story, in pipes: the model takes its time to generate."""
+    form = tmp_path_factory.mktemp("demo") / "story.json"
     environment = {"COLUMNS": str(COLUMNS), "PATH": "/usr/bin:/bin"}
-    command = [sys.executable, "-m", "gateway", "demo", "--short"]
-    processes = {
-        form: subprocess.Popen(
-            [*command, *flags], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for form, flags in {"json": ["--json"], "plain": []}.items()
-    }
-    try:
-        yield {form: (process, *process.communicate(timeout=500)) for form, process in processes.items()}
-    finally:
-        for process in processes.values():
-            process.kill()
+    command = [sys.executable, "-c", BOTH_FORMS, form]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
+    return Ran(done.returncode, form.read_text(encoding="utf-8"), done.stdout, done.stderr)
 
 
 @pytest.fixture(scope="module")
-def story(runs: dict[str, Any]) -> dict[str, Any]:
-    process, out, errors = runs["json"]
-    assert process.returncode == 0, errors
-    told = json.loads(out)
+def story(ran: Ran) -> dict[str, Any]:
+    assert ran.code == 0, ran.errors
+    told = json.loads(ran.json)
     assert isinstance(told, dict)
     return told
 
@@ -85,21 +103,19 @@ def test_text_path_drifts_where_the_token_path_can_not(story):
     assert len(story["text_path"]["turns"]) == len(story["turns"])
 
 
-def test_transcript_fits_a_narrow_page_and_has_no_colour_codes_in_a_pipe(runs):
-    process, out, errors = runs["plain"]
-
-    assert process.returncode == 0, errors
-    assert max(map(len, out.splitlines())) <= COLUMNS
-    assert "\x1b" not in out + errors
-    assert "What time is it in Paris?" in out
-    assert "1 sent by the tool, 1 made by the gateway" in " ".join(out.split())
+def test_transcript_fits_a_narrow_page_and_has_no_colour_codes_in_a_pipe(ran: Ran) -> None:
+    assert ran.code == 0, ran.errors
+    assert max(map(len, ran.plain.splitlines())) <= COLUMNS
+    assert "\x1b" not in ran.plain + ran.errors
+    assert "What time is it in Paris?" in ran.plain
+    assert "1 sent by the tool, 1 made by the gateway" in " ".join(ran.plain.split())
 
 
 @pytest.fixture(scope="module")
 def act() -> SecondAct:
     """The second part with fewer tools, shorter results and fewer requests, so that it takes seconds."""
     steps = (Step("agent", 2), Step("agent", "It works."), Step("sub-agent"), Step("agent"))
-    return anyio.run(play, lambda _: None, steps, 6)
+    return anyio.run(play, lambda _: None, steps, 3)
 
 
 def test_gateway_recomputes_nothing_and_a_plain_server_what_the_sub_agent_took(act: SecondAct) -> None:
@@ -141,9 +157,6 @@ def _session(process: Path) -> int:
         return 0
 
 
-@pytest.mark.parametrize("form", ["json", "plain"])
-def test_progress_goes_to_stderr_a_line_a_step(runs, form):
-    _, _, errors = runs[form]
-
-    assert errors.splitlines()[0].startswith("... ")
-    assert all(line.startswith("... ") for line in errors.splitlines())
+def test_progress_goes_to_stderr_a_line_a_step(ran: Ran) -> None:
+    assert ran.errors.splitlines()[0].startswith("... ")
+    assert all(line.startswith("... ") for line in ran.errors.splitlines())

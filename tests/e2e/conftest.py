@@ -16,6 +16,7 @@ import httpx2
 import openai
 import pytest
 
+from bench.cache.tiny import tiny_model
 from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.vocab import map_digest
 
@@ -196,6 +197,12 @@ def plain_time() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
+def tells_time(server: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    """The same without MCP's SDK, for tests that need any server."""
+    return server("tells_time")
+
+
+@pytest.fixture(scope="session")
 def says() -> Callable[..., dict[str, Any]]:
     """Makes a server of one tool, `say`, that returns the given content blocks."""
 
@@ -258,6 +265,14 @@ def site(
     servers = {"time_leaf": time_leaf, "plain_time": plain_time}
     with running_gateway(tmp_path_factory.mktemp("site"), servers, *engine_flags) as gateway:
         yield gateway
+
+
+@pytest.fixture(scope="session")
+def one_layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of one layer and random weights with the packaged model's vocabulary: an engine answers at once."""
+    path = tmp_path_factory.mktemp("one_layer") / "tiny.gguf"
+    path.write_bytes(tiny_model(packaged_model().read_bytes()))
+    return path
 
 
 @pytest.fixture(scope="session")

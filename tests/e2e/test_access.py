@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +17,8 @@ import pytest
 from mcp import Client, ClientSession, MCPError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
+
+from tests.e2e.conftest import RunningGateway
 
 pytestmark = pytest.mark.anyio
 
@@ -47,43 +50,68 @@ def post(url: str, key: str, path: str = "/mcp") -> httpx2.Response:
     return httpx2.post(f"{url}{path}", json={"jsonrpc": "2.0", "id": 1, "method": "ping"}, headers=headers)
 
 
-def lines_of(path: Path, count: int) -> list[dict[str, Any]]:
-    """The audit log, once it has so many lines: it is written beside the calls."""
+def lines_of(path: Path, principal: str, least: int) -> list[dict[str, Any]]:
+    """Somebody's lines of the audit log, once there are so many: it is written beside the calls."""
     for _ in range(1000):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
-        if len(lines) >= count:
+        lines = [line for line in lines if line["principal"] == principal]
+        if len(lines) >= least:
             return lines
         threading.Event().wait(0.01)
-    raise AssertionError(f"{len(lines)} lines, not {count}")
+    raise AssertionError(f"{len(lines)} lines, not {least}")
+
+
+class Place:
+    """A gateway of two servers, which has keys and an audit log; tests give it keys of their own."""
+
+    def __init__(self, folder: Path, gateway: RunningGateway) -> None:
+        self.folder = folder
+        self.gateway = gateway
+        self.url = gateway.url
+        self._names = count()
+
+    def key(self, *arguments: str) -> tuple[str, str]:
+        """The name of a new key, and the key."""
+        name = f"key-{next(self._names)}"
+        return name, key_for(self.folder, name, *arguments)
+
+    def bearer(self, *arguments: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key(*arguments)[1]}"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, run_gateway, says) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("access")
+    key_for(folder, "somebody")
+    (folder / "codec-gateway.toml").write_text('[audit]\npath = "audit.jsonl"\n')
+    with run_gateway(folder, {"near": says(TEXT), "far": says(TEXT)}) as gateway:
+        yield Place(folder, gateway)
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_key_sees_its_servers_and_tools_and_nothing_else(tmp_path, start_gateway, says, mode):
-    everything = key_for(tmp_path, "all")
-    one = key_for(tmp_path, "one", "--server", "near")
-    none = key_for(tmp_path, "none", "--server", "near", "--tool", "near__other")
-    gateway = start_gateway({"near": says(TEXT), "far": says(TEXT)})
+async def test_key_sees_its_servers_and_tools_and_nothing_else(place, mode):
+    _, everything = place.key()
+    _, one = place.key("--server", "near")
+    _, none = place.key("--server", "near", "--tool", "near__other")
 
-    async with client_of(gateway.url, everything, mode) as client:
+    async with client_of(place.url, everything, mode) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["near__say", "far__say"]
         assert (await client.call_tool("far__say", {})).content[0].text == "hello there"
-    async with client_of(gateway.url, one, mode) as client:
+    async with client_of(place.url, one, mode) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["near__say"]
         assert (await client.call_tool("near__say", {})).content[0].text == "hello there"
         with pytest.raises(Exception, match=r"far__say|nknown tool"):
             await client.call_tool("far__say", {})
-    async with client_of(gateway.url, none, mode) as client:
+    async with client_of(place.url, none, mode) as client:
         assert (await client.list_tools()).tools == []
         with pytest.raises(Exception, match=r"near__say|nknown tool"):
             await client.call_tool("near__say", {})
 
 
-async def test_client_of_the_old_transport_is_held_to_its_key_like_any_other(tmp_path, start_gateway, says):
-    one = {"Authorization": f"Bearer {key_for(tmp_path, 'one', '--server', 'near')}"}
-    other = {"Authorization": f"Bearer {key_for(tmp_path, 'other')}"}
-    gateway = start_gateway({"near": says(TEXT), "far": says(TEXT)})
+async def test_client_of_the_old_transport_is_held_to_its_key_like_any_other(place):
+    one, other = place.bearer("--server", "near"), place.bearer()
     places: list[str] = []
-    sse = f"{gateway.url}/sse"
+    sse = f"{place.url}/sse"
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     with anyio.fail_after(60):
         async with (
@@ -105,18 +133,18 @@ async def test_client_of_the_old_transport_is_held_to_its_key_like_any_other(tmp
     assert httpx2.get(f"{sse}/far", headers=one).status_code == 404
 
 
-async def test_key_that_is_revoked_during_a_session_is_refused_at_the_next_request(tmp_path, start_gateway, says):
-    key = key_for(tmp_path, "laptop")
-    gateway = start_gateway({"near": says(TEXT), "far": says(TEXT)})
+async def test_key_that_is_revoked_during_a_session_is_refused_at_the_next_request(place):
+    name, key = place.key()
+    refused = place.gateway.metric("codec_auth_failures_total", reason="unknown")
 
-    async with client_of(gateway.url, key, "legacy") as client:
+    async with client_of(place.url, key, "legacy") as client:
         await client.call_tool("near__say", {})
-        keys(tmp_path, "revoke", "laptop")
+        keys(place.folder, "revoke", name)
         with pytest.raises(Exception, match=r"401|nauthori|error"):
             await client.call_tool("near__say", {})
 
-    assert post(gateway.url, key).status_code == 401
-    assert gateway.metric("codec_auth_failures_total", reason="unknown") >= 1
+    assert post(place.url, key).status_code == 401
+    assert place.gateway.metric("codec_auth_failures_total", reason="unknown") > refused
 
 
 def test_key_that_is_made_while_the_gateway_runs_is_good_at_once_and_shuts_strangers_out(tmp_path, start_gateway, says):
@@ -152,52 +180,46 @@ def test_key_is_shown_once_and_listed_without_it(tmp_path):
     assert "laptop" in keys(tmp_path, "list").stdout
 
 
-def test_rate_of_a_key_is_held_over_real_http(tmp_path, start_gateway, says):
-    key = key_for(tmp_path, "slow", "--rate", "3")
-    gateway = start_gateway({"near": says(TEXT)})
+def test_rate_of_a_key_is_held_over_real_http(place):
+    _, key = place.key("--rate", "3")
+    limited = place.gateway.metric("codec_requests_limited_total", limit="rate")
 
-    answers = [post(gateway.url, key) for _ in range(4)]
+    answers = [post(place.url, key) for _ in range(4)]
 
     assert [answer.status_code == 429 for answer in answers] == [False, False, False, True]
     assert 1 <= int(answers[3].headers["retry-after"]) <= 20
-    assert gateway.metric("codec_requests_limited_total", limit="rate") == 1
+    assert place.gateway.metric("codec_requests_limited_total", limit="rate") == limited + 1
 
 
 @pytest.mark.parametrize(("limits", "passes"), [(("--rate", "60"), False), ((), True)])
-def test_batch_is_no_way_around_the_rate_of_a_key(tmp_path, start_gateway, says, limits, passes):
-    gateway = start_gateway({"near": says(TEXT)})
-    headers = {
-        "Authorization": f"Bearer {key_for(tmp_path, 'old', *limits)}",
-        "Accept": "application/json, text/event-stream",
-    }
+def test_batch_is_no_way_around_the_rate_of_a_key(place, limits, passes):
+    headers = {**place.bearer(*limits), "Accept": "application/json, text/event-stream"}
     greeting = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
     hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": greeting}
     pings = [{"jsonrpc": "2.0", "id": n, "method": "ping"} for n in range(2)]
     with httpx2.Client(headers=headers, timeout=240) as client:
-        session = {"mcp-session-id": client.post(f"{gateway.url}/mcp", json=hello).headers["mcp-session-id"]}
-        several = client.post(f"{gateway.url}/mcp", json=pings, headers=session)
-        one = client.post(f"{gateway.url}/mcp", json=pings[:1], headers=session)
+        session = {"mcp-session-id": client.post(f"{place.url}/mcp", json=hello).headers["mcp-session-id"]}
+        several = client.post(f"{place.url}/mcp", json=pings, headers=session)
+        one = client.post(f"{place.url}/mcp", json=pings[:1], headers=session)
 
     assert (several.status_code == 200) is passes
     assert passes or "send the requests of a batch one by one" in several.json()["error"]["message"]
     assert one.status_code == 200
 
 
-async def test_every_call_is_a_line_of_the_audit_log_with_the_key_s_name(tmp_path, start_gateway, says):
-    key = key_for(tmp_path, "laptop")
-    (tmp_path / "codec-gateway.toml").write_text('[audit]\npath = "audit.jsonl"\n')
-    gateway = start_gateway({"near": says(TEXT), "far": says(TEXT)})
+async def test_every_call_is_a_line_of_the_audit_log_with_the_key_s_name(place):
+    name, key = place.key()
 
-    async with client_of(gateway.url, key) as client:
+    async with client_of(place.url, key) as client:
         for _ in range(3):
             await client.call_tool("near__say", {"password": "hidden"})
 
-    lines = lines_of(tmp_path / "audit.jsonl", 3)
+    lines = lines_of(place.folder / "audit.jsonl", name, 3)
     assert [(line["principal"], line["face"], line["server"], line["tool"]) for line in lines] == [
-        ("laptop", "mcp-http", "near", "near__say")
+        (name, "mcp-http", "near", "near__say")
     ] * 3
     assert all(line["outcome"] == "ok" and line["bytes_out"] > 11 and line["duration_ms"] > 0 for line in lines)
-    assert "hidden" not in (tmp_path / "audit.jsonl").read_text()
+    assert "hidden" not in (place.folder / "audit.jsonl").read_text()
 
 
 class _Collector(BaseHTTPRequestHandler):

@@ -143,9 +143,9 @@ def swapped_map(model_map_bytes: bytes, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_map_of_another_tokenizer_closes_the_engine_and_leaves_mcp_open(
-    start_gateway, engine_url, swapped_map, model_map, plain_time
+    start_gateway, engine_url, swapped_map, model_map, tells_time
 ):
-    gateway = start_gateway({"plain_time": plain_time}, "--engine", engine_url, "--map", str(swapped_map))
+    gateway = start_gateway({"plain_time": tells_time}, "--engine", engine_url, "--map", str(swapped_map))
     sample = "Hello, world! It's the cat's 3rd life; they'll see, we've said I'm OK."
     with gateway.client() as client, pytest.raises(openai.APIStatusError) as refused:
         client.chat.completions.create(messages=QUESTION, **GREEDY)
@@ -162,10 +162,10 @@ def test_map_of_another_tokenizer_closes_the_engine_and_leaves_mcp_open(
     assert time_told(gateway.url)
 
 
-def test_engine_that_is_not_there_leaves_mcp_open(start_gateway, map_file, plain_time):
+def test_engine_that_is_not_there_leaves_mcp_open(start_gateway, map_file, tells_time):
     with socket.create_server(("127.0.0.1", 0)) as unused:
         address = f"http://127.0.0.1:{unused.getsockname()[1]}"
-    gateway = start_gateway({"plain_time": plain_time}, "--engine", address, "--map", str(map_file))
+    gateway = start_gateway({"plain_time": tells_time}, "--engine", address, "--map", str(map_file))
     with gateway.client() as client, pytest.raises(openai.APIStatusError) as refused:
         client.chat.completions.create(messages=QUESTION, **GREEDY)
     status, report = gateway.readiness()
@@ -193,10 +193,10 @@ def time_told(url: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def troubled(tmp_path_factory: pytest.TempPathFactory, run_gateway, server, time_leaf, plain_time) -> Iterator[Any]:
+def troubled(tmp_path_factory: pytest.TempPathFactory, run_gateway, server, time_leaf, tells_time) -> Iterator[Any]:
     """A gateway with one good server, one with a wrong hash and one that never comes up."""
     wrong = {**time_leaf, "env": {**time_leaf["env"], "CODEC_MAP_HASH": "sha256:" + "b" * 64}}
-    servers = {"plain_time": plain_time, "time_leaf": wrong, "frail": server("dies_at_start")}
+    servers = {"plain_time": tells_time, "time_leaf": wrong, "frail": server("dies_at_start")}
     with run_gateway(tmp_path_factory.mktemp("troubled"), servers) as gateway:
         yield gateway
 
@@ -281,7 +281,7 @@ def test_map_that_can_not_be_found_ends_with_three_and_the_ways_to_name_one(tmp_
     assert "Traceback" not in done.stderr
 
 
-def test_address_beyond_loopback_asks_for_the_token(start_gateway, plain_time, tmp_path):
+def test_address_beyond_loopback_asks_for_the_token(start_gateway):
     gateway = start_gateway({}, "--host", "0.0.0.0", env={"CODEC_GATEWAY_TOKEN": "a-token-of-ours"})
     url = gateway.url.replace("0.0.0.0", "127.0.0.1")
     asked = {

@@ -43,8 +43,8 @@ def test_address_of_the_start_signs_in_once(start_gateway, state: Path) -> None:
     assert not (state / "console-token").exists()
 
 
-def test_every_page_of_a_served_gateway_is_there(start_gateway, state, plain_time) -> None:
-    gateway = start_gateway({"time": plain_time})
+def test_every_page_of_a_served_gateway_is_there(start_gateway, state, tells_time) -> None:
+    gateway = start_gateway({"time": tells_time})
     url = urlsplit(gateway.log.wait_for("the console")["url"])
     with httpx2.Client(base_url=gateway.admin, headers={"origin": gateway.admin}, follow_redirects=True) as http:
         page = http.post("/console/sign-in", data={"key": url.query.removeprefix("key=")})

@@ -116,8 +116,8 @@ def test_second_signal_ends_a_running_answer_at_once(start_gateway, is_running):
     assert "Traceback" not in gateway.log.text
 
 
-def test_ctrl_c_ends_an_idle_gateway_without_a_traceback(start_gateway, plain_time):
-    gateway = start_gateway({"plain_time": plain_time})
+def test_ctrl_c_ends_an_idle_gateway_without_a_traceback(start_gateway, tells_time):
+    gateway = start_gateway({"plain_time": tells_time})
     gateway.process.send_signal(signal.SIGINT)
 
     assert gateway.process.wait(30) == 0

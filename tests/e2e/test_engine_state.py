@@ -263,7 +263,7 @@ def test_wrong_model(launch, engine_url: str, tmp_path: Path) -> None:
     assert_same_everywhere(told, "does not fit the tokenizer of the engine's model", "--map auto")
 
 
-def test_engine_that_loads_its_model_is_starting_and_then_ready(launch, engine_url: str, plain_time) -> None:
+def test_engine_that_loads_its_model_is_starting_and_then_ready(launch, engine_url: str, tells_time) -> None:
     loaded = threading.Event()
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -277,7 +277,7 @@ def test_engine_that_loads_its_model_is_starting_and_then_ready(launch, engine_u
 
     with httpx2.Client(base_url=engine_url, timeout=60) as http, served(answer) as url:
         flags = ["--engine", url, "--model", str(packaged_model())]
-        with looked_at(launch({"time": plain_time}, *flags)) as gateway:
+        with looked_at(launch({"time": tells_time}, *flags)) as gateway:
             ready = gateway.log.events("gateway ready")[0]
             told = gateway.told()
             loaded.set()

@@ -7,8 +7,8 @@ PAGES = ("/v1/models", "/mcp", "/healthz/live")
 
 
 @pytest.fixture
-def ask(start_gateway, plain_time):
-    gateway = start_gateway({"time": plain_time})
+def ask(start_gateway, tells_time):
+    gateway = start_gateway({"time": tells_time})
 
     def ask(path: str, host: str) -> int:
         base = gateway.admin if path.startswith("/healthz") else gateway.url

@@ -40,9 +40,9 @@ def below(pid: int) -> set[int]:
 
 
 @pytest.fixture
-def activated(tmp_path: Path, plain_time: dict[str, Any]) -> Iterator[tuple[int, set[str]]]:
+def activated(tmp_path: Path, tells_time: dict[str, Any]) -> Iterator[tuple[int, set[str]]]:
     """A gateway that was given systemd's sockets and a lock file: its pid, and what these are called."""
-    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"time": plain_time}}))
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"time": tells_time}}))
     with (
         (tmp_path / "lock").open("w") as lock,
         socket.create_server(("127.0.0.1", 0)) as listener,

@@ -70,8 +70,8 @@ async def send(client: httpx2.AsyncClient, method: str, params: dict[str, Any], 
     return answer.headers.get("mcp-session-id", "")
 
 
-async def test_what_is_drawn_lives_as_long_as_the_drawing_says(plain_time: dict[str, Any]) -> None:
-    command, args = plain_time["command"], tuple(plain_time["args"])
+async def test_what_is_drawn_lives_as_long_as_the_drawing_says(tells_time: dict[str, Any]) -> None:
+    command, args = tells_time["command"], tuple(tells_time["args"])
     upstreams = tuple(UpstreamConfig(name=name, command=command, args=args) for name in ("one", "two"))
     engine = EngineConfig(kind="embedded", context=2048, slots=1)
     config = GatewayConfig(upstreams=upstreams, engine=engine, limits=LimitsConfig(turns=2))

@@ -36,7 +36,7 @@ PREPARED = {
         mkdir -p .cursor && cp servers.json .cursor/mcp.json
         printf '[upstreams.time]\\ncommand = ".venv/bin/codec-plain-time"\\npin = "block"\\n' > pinned.toml
         echo '[]' > tools.json && echo hello > output.txt
-        codec-gateway serve --config pinned.toml --engine embedded
+        codec-gateway serve --config pinned.toml --engine embedded --model model.gguf
         sed -i 's/"pinned": ".../"pinned": "000/' .local/state/codec-gateway/pins.json
     """,
     "docs/mcp-clients.md": MAP,
@@ -45,6 +45,8 @@ PREPARED = {
     "tools/time_leaf/README.md": MAP,
 }
 """What a page may take as given, besides the servers of the README."""
+FAST = {"docs/bench.md", "docs/cli.md", "leaf_sdk/README.md"}
+"""Pages whose model.gguf has one layer: they say what to ask, not what a model says to it."""
 
 
 def name_of(page: Path) -> str:
@@ -65,8 +67,8 @@ def commands_of(entry: dict[str, Any]) -> list[str]:
 
 
 @pytest.fixture
-def clone(tmp_path: Path) -> Iterator[Clone]:
-    made = Clone(tmp_path)
+def clone(tmp_path: Path, page: Path, one_layer: Path) -> Iterator[Clone]:
+    made = Clone(tmp_path, one_layer if name_of(page) in FAST else None)
     yield made
     made.close()
 
@@ -91,20 +93,31 @@ def test_what_a_page_shows_can_be_typed(page: Path, clone: Clone) -> None:
     (servers,) = [block.text for block in blocks_of(ROOT / "README.md") if block.text.startswith("cat > servers.json")]
     clone.type(servers)
     clone.type(PREPARED.get(name_of(page), ""))
+    follow(page, clone)
+
+
+def follow(page: Path, clone: Clone) -> None:
+    """Type what a page shows. Programs that follow each other run as one: each goes on where the one before ended."""
     programs: list[str] = []
+    new = False
     for block in blocks_of(page):
         if block.file is not None:
             (clone.folder / block.file).write_text(clone.here(block.text))
-        elif block.why is None and block.language == "json":
-            for command in commands_of(json.loads(clone.here(block.text))):
-                clone.type(command)
-        elif block.why is not None or block.language not in TYPED:
+        elif block.why is not None or block.language not in (*TYPED, "json"):
             continue
         elif block.language == "python":
             programs.append(block.text)
-            clone.run(programs)
+            new = True
         else:
-            clone.type(block.text)
+            if new:
+                clone.run(programs)
+                new = False
+            for command in (
+                commands_of(json.loads(clone.here(block.text))) if block.language == "json" else [block.text]
+            ):
+                clone.type(command)
+    if new:
+        clone.run(programs)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=map(name_of, PAGES))

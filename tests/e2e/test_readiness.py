@@ -3,9 +3,9 @@
 import sys
 
 
-def test_state_of_every_upstream_is_shown_and_a_dead_one_makes_nobody_unready(start_gateway, plain_time):
+def test_state_of_every_upstream_is_shown_and_a_dead_one_makes_nobody_unready(start_gateway, tells_time):
     dead = {"command": sys.executable, "args": ["-c", ""]}
-    gateway = start_gateway({"time": plain_time, "dead": dead})
+    gateway = start_gateway({"time": tells_time, "dead": dead})
 
     status, report = gateway.readiness()
 

@@ -31,10 +31,10 @@ OF_OTHERS = {
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory, plain_time) -> set[str]:
+def loaded(tmp_path_factory: pytest.TempPathFactory, tells_time) -> set[str]:
     """Every module that a gateway with one server held, from its start to its end."""
     folder = tmp_path_factory.mktemp("start")
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"time": plain_time}}))
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"time": tells_time}}))
     serve = ["serve", "--config", "mcp.json", "--port", "0", "--admin-port", "0"]
     with subprocess.Popen(
         [sys.executable, "-c", RUN, *serve], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

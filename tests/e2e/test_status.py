@@ -25,8 +25,8 @@ def command(capsys):
     return go
 
 
-def test_status_shows_every_server_and_why_one_is_away(start_gateway, plain_time, command) -> None:
-    gateway = start_gateway({"time": plain_time, "gone": {"command": "/no/such/program"}})
+def test_status_shows_every_server_and_why_one_is_away(start_gateway, tells_time, command) -> None:
+    gateway = start_gateway({"time": tells_time, "gone": {"command": "/no/such/program"}})
 
     code, out, _ = command("status", "--admin", gateway.admin, "--tools")
 
@@ -42,8 +42,8 @@ def test_status_shows_every_server_and_why_one_is_away(start_gateway, plain_time
     assert " ready," in out
 
 
-def test_json_of_the_status_is_the_report_of_the_admin_port(start_gateway, plain_time, command) -> None:
-    gateway = start_gateway({"time": plain_time})
+def test_json_of_the_status_is_the_report_of_the_admin_port(start_gateway, tells_time, command) -> None:
+    gateway = start_gateway({"time": tells_time})
 
     code, out, _ = command("status", "--admin", f"{gateway.admin}/", "--json")
     report = httpx2.get(f"{gateway.admin}/status").json()
@@ -54,8 +54,8 @@ def test_json_of_the_status_is_the_report_of_the_admin_port(start_gateway, plain
     assert shown["servers"][0]["tools"][0]["name"] == "get_time"
 
 
-def test_cost_of_tool_definitions_is_a_metric_of_the_running_gateway(start_gateway, plain_time) -> None:
-    gateway = start_gateway({"time": plain_time})
+def test_cost_of_tool_definitions_is_a_metric_of_the_running_gateway(start_gateway, tells_time) -> None:
+    gateway = start_gateway({"time": tells_time})
     cost = httpx2.get(f"{gateway.admin}/status").json()["definition_tokens"]
 
     assert gateway.metric("codec_tool_definition_tokens", server="time") == cost > 0
@@ -82,8 +82,8 @@ def test_gateway_that_does_not_run_is_unreachable_with_a_way_out(command) -> Non
     assert "codec-gateway serve" in err
 
 
-def test_admin_port_is_found_in_the_configuration(start_gateway, plain_time, command, tmp_path: Path) -> None:
-    gateway = start_gateway({"time": plain_time})
+def test_admin_port_is_found_in_the_configuration(start_gateway, tells_time, command, tmp_path: Path) -> None:
+    gateway = start_gateway({"time": tells_time})
     own = tmp_path / "other.toml"
     own.write_text(f'[serve]\nadmin_host = "0.0.0.0"\nadmin_port = {gateway.admin.rpartition(":")[2]}\n')
 

@@ -42,7 +42,7 @@ def command(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> lis
     """The command line of a gateway with one plain server and one that dies when it is called, new to both."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     servers = {
-        "time": {"command": sys.executable, "args": ["-m", "plain_time"]},
+        "time": {"command": sys.executable, "args": [str(TESTS / "e2e" / "servers" / "tells_time.py")]},
         "echo": {"command": sys.executable, "args": [str(SERVERS / "echo.py")], "env": {"NOTES": str(notes)}},
         "frail": {"command": sys.executable, "args": [str(SERVERS / "dies_in_call.py")]},
     }

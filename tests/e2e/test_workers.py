@@ -246,15 +246,15 @@ def test_worker_that_hangs_is_ended_when_its_time_to_drain_is_over(
     assert not any(map(is_running, pids))
 
 
-async def test_worker_that_hangs_holds_up_no_page_of_the_parent(another: Gateway) -> None:
-    async with another.reached(1) as other:
-        session = await initialized(other, another.url)
-    before = another.running.metric("codec_build_info"), another.running.metric("process_open_fds")
-    pid = another.pids()[0]
+async def test_worker_that_hangs_holds_up_no_page_of_the_parent(gateway: Gateway) -> None:
+    async with gateway.reached(1) as other:
+        session = await initialized(other, gateway.url)
+    before = gateway.running.metric("codec_build_info"), gateway.running.metric("process_open_fds")
+    pid = gateway.pids()[0]
     os.kill(pid, signal.SIGSTOP)
     try:
-        status, ready = another.status(), another.running.readiness()
-        fds = another.running.metric("process_open_fds")
+        status, ready = gateway.status(), gateway.running.readiness()
+        fds = gateway.running.metric("process_open_fds")
     finally:
         os.kill(pid, signal.SIGCONT)
 

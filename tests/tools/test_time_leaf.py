@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from mcp import Client, StdioServerParameters
 from bench.processes import free_port
 from leaf_sdk import has_codec_meta
 from leaf_sdk.testing import assert_leaf_result, tiny_map, tiny_map_bytes, tiny_meta
+from tests.conftest import Ran
+from time_leaf.__main__ import main
 from time_leaf.server import build_server
 
 COMMAND = Path(sys.executable).parent / "codec-time-leaf"
@@ -44,6 +47,23 @@ def start(environment: dict[str, str] | None = None, *arguments: str) -> subproc
         timeout=60,
         check=False,
     )
+
+
+@pytest.fixture
+def start_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Runs the command to its end in this process: for what keeps it from starting."""
+
+    def go(environment: dict[str, str] | None = None, *arguments: str) -> Ran:
+        for name, value in (environment or {}).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(sys, "argv", [str(COMMAND), *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Ran(ended.value.code, printed.out, printed.err)
+
+    return go
 
 
 @pytest.mark.anyio
@@ -142,13 +162,12 @@ def test_a_process_without_a_map_says_so_and_ends_with_its_client():
         ({"CODEC_MAP_PATH": "", "CODEC_MAP_URL": "http://127.0.0.1:1/map.json"}, "can't be fetched"),
     ],
 )
-def test_a_map_that_can_not_be_had_stops_the_start(leaf_environment, changed, named):
-    done = start(leaf_environment | changed)
-    assert done.returncode == 3
-    assert done.stdout == ""
-    assert done.stderr.startswith("[codec-time-leaf] not started: ")
-    assert named in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_map_that_can_not_be_had_stops_the_start(leaf_environment, changed, named, start_here):
+    done = start_here(leaf_environment | changed)
+    assert done.code == 3
+    assert done.out == ""
+    assert done.err.startswith("[codec-time-leaf] not started: ")
+    assert named in done.err
 
 
 def test_a_file_that_is_no_map_stops_the_start(leaf_environment, tmp_path):
@@ -160,17 +179,17 @@ def test_a_file_that_is_no_map_stops_the_start(leaf_environment, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_help_names_every_variable():
-    done = start(None, "--help")
-    assert done.returncode == 0
-    assert all(name in done.stdout for name in ("CODEC_MAP_PATH", "CODEC_MAP_URL", "CODEC_MAP_HASH", "--http"))
+def test_help_names_every_variable(start_here):
+    done = start_here(None, "--help")
+    assert done.code == 0
+    assert all(name in done.out for name in ("CODEC_MAP_PATH", "CODEC_MAP_URL", "CODEC_MAP_HASH", "--http"))
 
 
 @pytest.mark.parametrize("address", ["8000", ":8000", "host:", "host:0", "host:65536", "host:x"])
-def test_what_is_no_address_is_refused(address):
-    done = start(None, "--http", address)
-    assert done.returncode == 2
-    assert "HOST:PORT" in done.stderr
+def test_what_is_no_address_is_refused(address, start_here):
+    done = start_here(None, "--http", address)
+    assert done.code == 2
+    assert "HOST:PORT" in done.err
 
 
 def test_ctrl_c_ends_it_quietly_while_its_client_is_still_there():

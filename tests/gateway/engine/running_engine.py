@@ -8,11 +8,16 @@ from pathlib import Path
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
 from gateway.engine.slots.slot import NO_HINTS, Hints
+from gateway.engine.start.maps import MapSet
 from gateway.engine.start.readiness import EngineRoute
 from gateway.observe.metrics import Metrics
 
 LETTERS = "root ::= [a-zA-Z ,.0-9]+"
 """Neither an end of turn nor a character of several tokens."""
+
+
+OPENED = MapSet()
+"""The maps of the engines so far: to open one takes as long as to start its engine."""
 
 
 def ignore(up: bool, reason: str) -> None:
@@ -92,7 +97,9 @@ async def running(slot_files: str | Path, *, slots: int = 1, **settings: object)
         slot_files=str(slot_files),
     )
     metrics = Metrics()
-    route = EngineRoute(GatewayConfig(engine=engine, tokens=TokensConfig()), ignore, lambda: metrics.slot_files)
+    config = GatewayConfig(engine=engine, tokens=TokensConfig())
+    route = EngineRoute(config, ignore, lambda: metrics.slot_files, known=OPENED)
+    OPENED.update(route.maps)
     async with route.running():
         await adopted(route)
         yield Running(route, metrics)

@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,23 @@ async def http_server(*modes: str, port: int = 0) -> AsyncGenerator[tuple[Proces
                 process.kill()
 
 
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """That of a server that tests only ask."""
+    with subprocess.Popen(
+        [sys.executable, str(SCRIPT), "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        yield int(process.stdout.readline())
+        process.kill()
+
+
 def over_http(port: int, **settings: Any) -> UpstreamConfig:
     return UpstreamConfig(name="web", url=f"http://127.0.0.1:{port}/mcp", **settings)
 
 
-async def test_tool_of_an_http_server_is_listed_and_called(proxy_of):
-    async with http_server() as (_, port), proxy_of(over_http(port)) as proxy:
+async def test_tool_of_an_http_server_is_listed_and_called(proxy_of, port):
+    async with proxy_of(over_http(port)) as proxy:
         result = await proxy.call("web__echo", {"text": "hello"})
         (status,) = proxy.statuses()
 
@@ -49,8 +60,8 @@ async def test_tool_of_an_http_server_is_listed_and_called(proxy_of):
     assert (status.transport, status.state, status.tools, status.protocol) == ("http", "up", 2, "2026-07-28")
 
 
-async def test_event_over_the_limit_is_an_error_result_and_the_connection_lives(proxy_of):
-    async with http_server() as (_, port), proxy_of(over_http(port), result_bytes=1000) as proxy:
+async def test_event_over_the_limit_is_an_error_result_and_the_connection_lives(proxy_of, port):
+    async with proxy_of(over_http(port), result_bytes=1000) as proxy:
         large = await proxy.call("web__echo", {"text": "x" * 200_000})
         small = await proxy.call("web__echo", {"text": "hello"})
 
@@ -59,9 +70,9 @@ async def test_event_over_the_limit_is_an_error_result_and_the_connection_lives(
     assert small["content"][0]["text"] == "hello"
 
 
-async def test_unknown_arguments_are_the_servers_to_refuse(proxy_of):
+async def test_unknown_arguments_are_the_servers_to_refuse(proxy_of, port):
     metrics = Metrics()
-    async with http_server() as (_, port), proxy_of(over_http(port), metrics=metrics) as proxy:
+    async with proxy_of(over_http(port), metrics=metrics) as proxy:
         result = await proxy.call("web__echo", {"wrong": 1})
 
     labels = {"server": "web", "outcome": "tool_error"}
@@ -115,12 +126,12 @@ async def test_http_server_that_hangs_is_noticed_after_a_call_and_connected_to_a
     assert back["content"][0]["text"] == "hello"
 
 
-async def test_http_server_on_this_machine_is_reached_past_the_proxy_of_the_environment(proxy_of, monkeypatch):
+async def test_http_server_on_this_machine_is_reached_past_the_proxy_of_the_environment(proxy_of, port, monkeypatch):
     for variable in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(variable, raising=False)
     for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(variable, "http://127.0.0.1:9")
-    async with http_server() as (_, port), proxy_of(over_http(port)) as proxy:
+    async with proxy_of(over_http(port)) as proxy:
         result = await proxy.call("web__echo", {"text": "hello"})
 
     assert result["content"][0]["text"] == "hello"
@@ -139,8 +150,8 @@ async def test_address_where_nobody_listens_is_a_status_and_no_exception(proxy_o
     assert "server 'web' is not available" in result["content"][0]["text"]
 
 
-async def test_half_a_surrogate_pair_in_arguments_fails_its_own_call_and_no_other(proxy_of):
-    async with http_server() as (_, port), proxy_of(over_http(port), restart_backoff=3600.0) as proxy:
+async def test_half_a_surrogate_pair_in_arguments_fails_its_own_call_and_no_other(proxy_of, port):
+    async with proxy_of(over_http(port), restart_backoff=3600.0) as proxy:
         refused = await proxy.call("web__echo", {"text": "\ud800"})
         fine = await proxy.call("web__echo", {"text": "hello"})
         restarts = proxy.statuses()[0].restarts

@@ -22,6 +22,7 @@ from gateway.serve.admin.admin_pages import Readiness, admin_app
 from leaf_sdk.vocab import load_map
 
 pytestmark = pytest.mark.anyio
+TELLS_TIME = str(Path(__file__).parents[3] / "e2e" / "servers" / "tells_time.py")
 SECRET = "tok-5555-6666"
 TELLS_ITS_SECRET = (
     "import json, os, sys\n"
@@ -34,7 +35,7 @@ TELLS_ITS_SECRET = (
 
 
 def clock(name: str = "time") -> UpstreamConfig:
-    return UpstreamConfig(name=name, command=sys.executable, args=("-m", "plain_time"))
+    return UpstreamConfig(name=name, command=sys.executable, args=(TELLS_TIME,))
 
 
 def config_of(*upstreams: UpstreamConfig, **more: object) -> GatewayConfig:
