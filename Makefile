@@ -92,7 +92,7 @@ real-models: $(READY) ## forty tasks for real models, the gateway and a stock ll
 	@$(BIN)/python -m bench.real_models $(MODEL) $(if $(SHORT),--short) $(if $(LOOP),--loop) --seeds $(or $(SEEDS),0) $(if $(THREADS),--threads $(THREADS))
 
 test-templates: $(READY) ## try every marker at every place of every chat template of llama.cpp's set, and conversations that come back: an hour
-	@CODEC_ALL_MARKERS=1 $(BIN)/pytest -q --timeout 3600 tests/gateway/engine/test_foreign_text.py tests/gateway/agent/recall
+	@CODEC_ALL_MARKERS=1 $(BIN)/pytest -q --timeout 3600 tests/gateway/engine/test_foreign_text.py tests/gateway/engine/test_scaffold.py tests/gateway/agent/recall
 
 bench-maps: tokenizers ## time opening, encoding and decoding by maps, and write bench/results/maps.json
 	@$(BIN)/python -m bench.maps

@@ -1,5 +1,6 @@
 """The documentation says what is true: links, commands, options, files, examples, floors and exit codes."""
 
+import functools
 import json
 import re
 import subprocess
@@ -23,6 +24,7 @@ from gateway.serve.admin.losses import WORDS
 from gateway.serve.generation.account import turn_numbers
 from gateway.serve.openai.chat_reply import ChatReply
 from leaf_sdk.cli.commands import app as leaf_app
+from tests.cases import each_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -47,7 +49,7 @@ PACKAGES = {"codec_gateway", *(path.name for path in ROOT.glob("codec_*"))}
 METHODS = {"tools/call", "tools/list"}
 """Names of MCP that look like paths of ours."""
 FLOORS = {"Floors of the gateway": "gateway", "Floors of the SDK": "SDK"}
-every_page = pytest.mark.parametrize("page", PAGES, ids=NAMES)
+every_page = each_of("page", PAGES)
 
 
 class Block(NamedTuple):
@@ -74,10 +76,9 @@ def blocks_of(page: Path) -> list[Block]:
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
 
-def blocks_in(language: str) -> list[object]:
+def blocks_in(language: str) -> list[Block]:
     # Settings of agents are no settings of ours; `tests/agents` starts these agents with them.
-    counted = [block for block in BLOCKS if block.language == language and not block.page.startswith("docs/agents/")]
-    return [pytest.param(block, id=f"{block.page}-{number}") for number, block in enumerate(counted)]
+    return [block for block in BLOCKS if block.language == language and not block.page.startswith("docs/agents/")]
 
 
 def prose_of(page: Path) -> str:
@@ -94,7 +95,7 @@ def test_pages_were_found() -> None:
     assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/architecture.md", "leaf_sdk/README.md"} <= set(NAMES)
 
 
-@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
+@each_of("page", LINKED)
 def test_relative_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", prose_of(page)):
         path, _, anchor = target.partition("#")
@@ -161,6 +162,7 @@ def options_of(command: TyperCommand | TyperGroup) -> set[str]:
     return {"-h", "--help"} | {name for option in command.params for name in option.opts}
 
 
+@functools.cache
 def commands() -> dict[str, set[str]]:
     """Every command that the pages may show, `codec-leaf map build` too, with its options."""
     found: dict[str, set[str]] = {}
@@ -228,7 +230,7 @@ def test_every_make_target_is_in_the_contributors_page() -> None:
     )
 
 
-@pytest.mark.parametrize("block", blocks_in("json"))
+@each_of("block", blocks_in("json"))
 def test_json_examples_load(block: Block, tmp_path: Path) -> None:
     document = json.loads(block.text)
     if set(document) == {"turns", "tool_results"}:
@@ -264,22 +266,22 @@ def words_explained(head: str) -> list[str]:
     return re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]*) \|", table.split("\n\n")[0], re.MULTILINE)))
 
 
-@pytest.mark.parametrize("block", blocks_in("toml"))
+@each_of("block", blocks_in("toml"))
 def test_toml_examples_load(block: Block, tmp_path: Path) -> None:
     secrets = dict.fromkeys(("SEARCH_TOKEN", "SEARCH_SECRET", "DOCS_SECRET", "LLAMA_API_KEY"), "t")
     environ = {**secrets, "CODEC_MAP_HASH": "sha256:0"}
-    (tmp_path / ".cursor").mkdir()
+    (tmp_path / ".cursor").mkdir(exist_ok=True)
     (tmp_path / ".cursor" / "mcp.json").write_text('{"mcpServers": {}}')
     (tmp_path / "example.toml").write_text(block.text)
     for folder in re.findall(r'^manifest = "(\w+)"$', block.text, re.MULTILINE):
-        (tmp_path / folder).mkdir()
+        (tmp_path / folder).mkdir(exist_ok=True)
 
     config = load_config(tmp_path / "example.toml", environ=environ, cwd=tmp_path)
 
     assert len(config.upstreams) == len(tomllib.loads(block.text).get("upstreams", {}))
 
 
-@pytest.mark.parametrize("block", blocks_in("python"))
+@each_of("block", blocks_in("python"))
 def test_python_examples_are_python(block: Block) -> None:
     compile(block.text, block.page, "exec")
 

@@ -9,7 +9,6 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple, Required, get_args, get_origin, get_type_hints
 
-import pytest
 from anthropic.types.beta import BetaContentBlockParam, BetaToolUnionParam
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolUnionParam
 from openai.types.responses import ResponseInputItemParam, ToolParam
@@ -20,6 +19,7 @@ from gateway.serve.messages.message_request import MessagesRequest
 from gateway.serve.openai.chat_request import ChatRequest
 from gateway.serve.responses.items import clean_item
 from gateway.serve.responses.response_tools import read_tools
+from tests.cases import each_of
 
 READ = {
     # How much of the prompt was cached is told to whoever marks anything, whatever is marked.
@@ -152,39 +152,39 @@ def messages_ignore(**fields: Any) -> Sequence[str]:
     return MessagesRequest.checked(json.dumps(body).encode()).without_effect(())
 
 
-@pytest.mark.parametrize("case", cases("messages", BetaToolUnionParam), ids=ids)
+@each_of("case", cases("messages", BetaToolUnionParam))
 def test_field_of_a_tool_of_messages(case: Case) -> None:
     holds(case, "messages", messages_ignore(tools=[case.value]))
 
 
-@pytest.mark.parametrize("case", cases("messages", BetaContentBlockParam), ids=ids)
-@pytest.mark.parametrize("role", ["user", "assistant"])
+@each_of("case", cases("messages", BetaContentBlockParam))
+@each_of("role", ["user", "assistant"])
 def test_field_of_a_block_of_messages(case: Case, role: str) -> None:
     with suppress(RequestInvalid):
         ignored = messages_ignore(messages=[QUESTION, {"role": role, "content": [case.value]}, QUESTION])
         holds(case, "messages", ignored)
 
 
-@pytest.mark.parametrize("case", cases("chat", ChatCompletionToolUnionParam), ids=ids)
+@each_of("case", cases("chat", ChatCompletionToolUnionParam))
 def test_field_of_a_tool_of_chats(case: Case) -> None:
     body = json.dumps({"model": "any", "messages": [QUESTION], "tools": [case.value]}).encode()
     holds(case, "chat", ChatRequest.checked(body)[0].without_effect(()))
 
 
-@pytest.mark.parametrize("case", cases("chat messages", ChatCompletionMessageParam), ids=ids)
+@each_of("case", cases("chat messages", ChatCompletionMessageParam))
 def test_field_of_a_message_of_chats(case: Case) -> None:
     with suppress(RequestInvalid):
         body = json.dumps({"model": "any", "messages": [QUESTION, case.value, QUESTION]}).encode()
         holds(case, "chat messages", ChatRequest.checked(body)[0].without_effect(()))
 
 
-@pytest.mark.parametrize("case", cases("responses", ToolParam), ids=ids)
+@each_of("case", cases("responses", ToolParam))
 def test_field_of_a_tool_of_responses(case: Case) -> None:
     with suppress(RequestInvalid):
         holds(case, "responses", read_tools([case.value], [], lambda: frozenset({"x"})).ignored)
 
 
-@pytest.mark.parametrize("case", cases("items", ResponseInputItemParam), ids=ids)
+@each_of("case", cases("items", ResponseInputItemParam))
 def test_field_of_an_item_of_responses(case: Case) -> None:
     left_out = LeftOut("input.")
     with suppress(RequestInvalid):

@@ -12,6 +12,7 @@ from gateway.toolcalls.message import parse, stream
 from gateway.toolcalls.nodes.lookalikes import MAX_HELD
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.stream.output_events import Content
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, Numbered
 from tests.gateway.toolcalls.test_laws import ALL
 
@@ -23,7 +24,7 @@ marked = pytest.mark.parametrize("name", [name for name in format_names() if nam
 
 
 @marked
-@pytest.mark.parametrize(
+@each_of(
     "written",
     [
         CALL,
@@ -50,7 +51,7 @@ def test_an_object_that_names_a_tool_and_fits_it_is_a_call(name: str, written: s
         assert message.diagnostics == ()
 
 
-@pytest.mark.parametrize(
+@each_of(
     "written",
     [
         '{"name": "get_time", "arguments": %s}',
@@ -88,7 +89,7 @@ def test_several_objects_are_several_calls(name: str) -> None:
 
 
 @marked
-@pytest.mark.parametrize(
+@each_of(
     ("written", "told"),
     [
         (f"To see it, send `{CALL}` to the server.", True),
@@ -136,7 +137,7 @@ def test_without_tools_and_in_an_answer_of_a_form_nothing_is_held() -> None:
     assert "".join(e.text for e in formed.feed(PLAIN.spell(CALL)) + formed.close() if isinstance(e, Content)) == CALL
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "held"),
     [
         ("{", "{"),

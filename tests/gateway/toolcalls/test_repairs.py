@@ -14,6 +14,7 @@ from gateway.toolcalls.parser import machine_for, parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, CallEvents, Content, Event, Reasoning
 from gateway.toolcalls.stream.spelling import Spelling
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import Numbered, TinyVocabulary
 from tests.gateway.toolcalls.families import Family, Written
 from tests.gateway.toolcalls.families_json import JSON_FAMILIES
@@ -70,7 +71,7 @@ def call_of(family: Family, given: str) -> str:
 
 
 @json_formats
-@pytest.mark.parametrize(("given", "meant"), REPAIRED)
+@each_of(("given", "meant"), REPAIRED)
 def test_a_flaw_with_one_reading_is_a_whole_call(family: Family, given: str, meant: dict[str, Any]) -> None:
     text = call_of(family, given)
     message = parse(family.format, text, TOOLS, new_id=Numbered())
@@ -83,7 +84,7 @@ def test_a_flaw_with_one_reading_is_a_whole_call(family: Family, given: str, mea
 
 
 @json_formats
-@pytest.mark.parametrize("given", UNREADABLE)
+@each_of("given", UNREADABLE)
 def test_a_call_without_a_reading_is_content_from_its_first_character(family: Family, given: str) -> None:
     text = call_of(family, given)
     before = "" if family.begins else "So. "

@@ -1,5 +1,9 @@
-"""Markers that a model repeats without end: they cost no more than other text, and none of the text is lost."""
+"""Markers that a model repeats without end: they cost no more than other text, and none of the text is lost.
 
+Each marker is repeated whole and in one of four other spellings; in all of them where `CODEC_FUZZ` is set.
+"""
+
+import os
 import sys
 from collections.abc import Iterator
 
@@ -14,13 +18,16 @@ from tests.gateway.toolcalls.fakes import TOOLS, TinyVocabulary, closed, diagnos
 from tests.gateway.toolcalls.test_laws import ALL
 
 CALL = '<tool_call>\n{"name": "get_time", "arguments": {}}\n</tool_call>'
-LENGTH = 3 << 14
+SHARES = 1 if "CODEC_FUZZ" in os.environ else 4
+MANY = 1024
+"""More markers and objects than are looked at in a row."""
+LEAST = 1 << 14
 PART = 1 << 11
 
 
 def steps(fmt: Format, piece: str) -> int:
     """How many functions are called to read the last part of a text in which a piece is repeated."""
-    text, taken = (piece * LENGTH)[:LENGTH], 0
+    text, taken = piece * max(MANY + PART // len(piece), LEAST // len(piece)), 0
 
     def count(_: object, event: str, __: object) -> None:
         nonlocal taken
@@ -29,7 +36,7 @@ def steps(fmt: Format, piece: str) -> int:
     def pieces() -> Iterator[str]:
         yield text[:-PART]
         sys.setprofile(count)
-        yield from (text[at : at + 64] for at in range(LENGTH - PART, LENGTH, 64))
+        yield from (text[at : at + 64] for at in range(len(text) - PART, len(text), 64))
 
     try:
         for _ in read_events(fmt, pieces(), TOOLS):
@@ -43,9 +50,10 @@ def steps(fmt: Format, piece: str) -> int:
 def test_a_repeated_marker_costs_what_text_costs(name: str) -> None:
     fmt = format_named(name)
     markers = dict.fromkeys((*fmt.markers, *ALL[name].markup))
-    text = max(steps(fmt, "x") for _ in range(2))
-    for marker in markers:
-        for piece in (marker, marker[:-1], marker[1:], f"{marker}x\n", f"{marker}{{"):
+    text = steps(fmt, "x")
+    for number, marker in enumerate(markers, list(ALL).index(name)):
+        odd = (marker[:-1], marker[1:], f"{marker}x\n", f"{marker}{{")
+        for piece in (marker, *odd[number % SHARES :: SHARES]):
             # The first time, patterns are compiled. The ids of a text take a call each to read, not counted here.
             assert not piece or any(steps(fmt, piece) <= 3 * text + PART for _ in range(2)), piece
 

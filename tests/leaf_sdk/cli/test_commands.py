@@ -9,7 +9,7 @@ import pytest
 from leaf_sdk import load_map
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.vocab import map_digest
-from tests.leaf_sdk.cli.conftest import run
+from tests.leaf_sdk.cli.conftest import run, run_installed
 
 
 def test_build_writes_a_map_of_a_model_and_prints_its_hash(smollm_path, tmp_path):
@@ -71,14 +71,14 @@ def test_help_has_its_short_name_everywhere(words):
 
 
 def test_version_is_that_of_the_package():
-    assert run("--version").stdout == f"codec-leaf {version('codec-leaf')}\n"
+    assert run_installed("--version").stdout == f"codec-leaf {version('codec-leaf')}\n"
 
 
 def test_a_missing_file_is_named_once(tmp_path):
     missing = tmp_path / "nowhere.json"
-    assert run("map", "show", missing).stderr == (
-        f"codec-leaf: map source {str(missing)!r} can't be read: No such file or directory\n"
-    )
+    done = run_installed("map", "show", missing)
+    assert done.returncode == 3
+    assert done.stderr == f"codec-leaf: map source {str(missing)!r} can't be read: No such file or directory\n"
 
 
 def test_a_command_that_is_not_there_is_named_by_the_verdict():

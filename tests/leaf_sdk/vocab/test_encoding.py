@@ -17,6 +17,7 @@ from leaf_sdk.testing import texts
 from leaf_sdk.vocab import build_map, load_map, read_gguf_tokenizer
 from leaf_sdk.vocab.gguf_names import LLAMA3, QWEN2
 from leaf_sdk.vocab.pre_tokenizers import GPT2, SMOLLM, to_tokenizers
+from tests.cases import each_of
 
 CORPUS = [
     "",
@@ -93,7 +94,7 @@ def pair(request, head):
 
 
 @pytest.mark.parametrize("name", sorted(STRUCTURES))
-@pytest.mark.parametrize("text", [*CORPUS, "'s 'S 'T 'rE 'LL 'd 'x"], ids=lambda text: ascii(text)[:30])
+@each_of("text", [*CORPUS, "'s 'S 'T 'rE 'LL 'd 'x"])
 def test_the_gguf_table_cuts_text_as_the_tokenizer_json_of_that_name_does(name, text):
     ours = to_tokenizers(GGUF_TABLE[name])
     assert ours.pre_tokenize_str(text) == STRUCTURES[name].pre_tokenize_str(text)

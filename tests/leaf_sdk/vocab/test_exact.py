@@ -23,11 +23,11 @@ from leaf_sdk.vocab.pre_tokenizers import PreTokenizer
 from leaf_sdk.vocab.score_merges import merge_by_score, ranked_merges
 from leaf_sdk.vocab.tiktoken_file import CUTS
 
-COUNT = 2000
+COUNT = 700
 TEXTS = list(samples(COUNT))
 # Words of prose and code alone: most characters of the texts that are compared are unknown to what is trained on these.
 KNOWN = set(" ".join((*PROSE, *CODE)))
-LINES = [line for text in samples(4000, seed=7) for line in text.split("\n")]
+LINES = [line for text in samples(1500, seed=7) for line in text.split("\n")]
 TRAINING = [line for line in LINES if 3 < len(line) < 500 and set(line) <= KNOWN]
 KINDS = {
     "bpe": {"model_type": "bpe"},

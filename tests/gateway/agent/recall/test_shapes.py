@@ -80,7 +80,7 @@ def test_what_is_appended_is_what_a_rendering_gives(url: str, markers_map: Token
         talk = Talk(engine, portal.call(engine.facts), markers_map, wide)
 
         @given(conversations)
-        @settings(max_examples=20)
+        @settings(max_examples=20 if TEMPLATES is ALL else 8)
         def run(conversation: list[tuple[Step, str, bool]]) -> None:
             portal.call(converse, talk, conversation)
 

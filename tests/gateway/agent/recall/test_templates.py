@@ -189,8 +189,14 @@ async def requests(talk: Talk, case: str, *, lost: bool) -> AsyncIterator[Conver
         new = await talk.answer(conversation, step, lost=lost) or [{"role": "user", "content": f"And the {number}?"}]
 
 
-@pytest.mark.parametrize("style", [compact, wide])
-@pytest.mark.parametrize("lost", [False, True], ids=["reasoning sent", "reasoning lost"])
+WAYS = [(False, compact), (True, wide), (False, wide), (True, compact)]
+
+
+@pytest.mark.parametrize(
+    ("lost", "style"),
+    WAYS if "CODEC_ALL_MARKERS" in os.environ else WAYS[:2],
+    ids=lambda each: {False: "reasoning sent", True: "reasoning lost"}.get(each) or each.__name__,
+)
 @pytest.mark.parametrize("case", CASES)
 async def test_prompt_is_the_rendering_of_what_was_lived_with_the_ids_of_the_model(
     engine: LlamaCpp, served: tuple[str, str], markers_map: TokenMap, case: str, lost: bool, style: Callable[[str], str]

@@ -19,6 +19,7 @@ from gateway.engine.wire.llama_cpp_json import CompletionStream
 from gateway.engine.wire.vllm_json import GenerateStream
 from gateway.errors import EngineRefused
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 
 TINY = tiny_map()
 A, B, C = TINY.encode("abc")
@@ -177,8 +178,8 @@ FIELDS: Final = [
 ]
 
 
-@pytest.mark.parametrize("value", NO_COUNTS, ids=_shown)
-@pytest.mark.parametrize(("wire", "number", "path"), FIELDS, ids=lambda each: getattr(each, "kind", str(each)))
+@each_of("value", NO_COUNTS)
+@each_of(("wire", "number", "path"), FIELDS)
 def test_no_value_in_the_final_message_costs_the_answer(wire: Wire, number: int, path: str, value: object) -> None:
     last = [*wire.last(3)]
     last[number] = put(last[number], path, value)
@@ -200,8 +201,8 @@ def test_unknown_reason_for_the_end_costs_no_answer(value: object) -> None:
     assert (end.reason, end.ended_by) == ("stop", None)
 
 
-@pytest.mark.parametrize("value", [*NO_COUNTS, 0, 7, 100], ids=_shown)
-@pytest.mark.parametrize("place", [0, 1, 2])
+@each_of("value", [*NO_COUNTS, 0, 7, 100])
+@each_of("place", [0, 1, 2])
 def test_wrong_count_within_the_stream_costs_no_id(value: object, place: int) -> None:
     messages = [_llama_ids(each, before=before) for before, each in enumerate((A, B, C))]
     messages[place] = put(messages[place], "tokens_predicted", value)
@@ -210,8 +211,8 @@ def test_wrong_count_within_the_stream_costs_no_id(value: object, place: int) ->
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("alone", [True, False])
-@pytest.mark.parametrize("token", NO_IDS, ids=repr)
+@each_of("alone", [True, False])
+@each_of("token", NO_IDS)
 def test_id_that_the_map_does_not_have_ends_the_answer_with_the_engine_and_the_id_named(
     wire: Wire, token: object, alone: bool
 ) -> None:
@@ -228,7 +229,7 @@ def test_id_that_the_map_does_not_have_ends_the_answer_with_the_engine_and_the_i
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("tokens", ["abc", {"1": 2}, 7, True, 1.5], ids=repr)
+@each_of("tokens", ["abc", {"1": 2}, 7, True, 1.5])
 def test_ids_that_are_no_list_are_refused(wire: Wire, tokens: object) -> None:
     message = (
         _llama_ids(A) | {"tokens": tokens}
@@ -258,7 +259,7 @@ def test_log_probability_is_at_most_zero(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("other", [token for token in NO_IDS if not isinstance(token, str)], ids=repr)
+@each_of("other", [token for token in NO_IDS if not isinstance(token, str)])
 def test_alternative_that_is_no_id_of_the_map_is_left_out(wire: Wire, other: object) -> None:
     events = wire.read(line(wire.ids(A, **wire.alternative(other))), logprobs=True)
     assert events == [Generated((A,), logprobs=(-1.0,), tops=((),))]

@@ -1,6 +1,7 @@
 """Answers of a form: every text that the grammar takes fits the schema, or the schema was refused with the reason."""
 
 import json
+import os
 import random
 
 import jsonschema
@@ -18,7 +19,8 @@ from tests.gateway.toolcalls.answer_schemas import HELD, UNHELD, members
 from tests.gateway.toolcalls.fakes import TOOLS
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
-SEEDS = 40
+SEEDS = 40 if "CODEC_FUZZ" in os.environ else 12
+"""Texts of each grammar."""
 TRAPS = [
     "<tool_call>",
     "</think>",
@@ -72,14 +74,13 @@ def test_schema_that_no_grammar_says_exactly_is_refused_with_the_reason(schema, 
 def test_answer_is_read_as_it_is_written_behind_its_reasoning_whatever_it_says(name):
     grammar = Gbnf(answer_grammar(format_named(name), TRAP, (), parallel=False, prompt_tail="assistant\n"))
 
-    for seed in range(20):
+    for seed in range(SEEDS):
         text = grammar.sample(random.Random(seed))
-        for size in (1, 7, len(text)):
-            message = read(name, text, tail="assistant\n", size=size)
-            assert text.endswith(message.content)
-            assert TRAP.schema is not None
-            jsonschema.validate(json.loads(message.content), TRAP.schema)
-            assert message.tool_calls == ()
+        message = read(name, text, tail="assistant\n", size=(1, 7, len(text))[seed % 3])
+        assert text.endswith(message.content)
+        assert TRAP.schema is not None
+        jsonschema.validate(json.loads(message.content), TRAP.schema)
+        assert message.tool_calls == ()
 
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3_coder", "harmony", "gemma4", "glm45"])

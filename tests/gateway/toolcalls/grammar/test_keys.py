@@ -9,6 +9,7 @@ from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.message import parse, stream
 from gateway.toolcalls.schema.spec import ToolSpec
+from tests.cases import each_of
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 KEYS = ("<x>", "$filter", "@type", "<a><b>", "a>b", "#", "x-y", "a.b", "é")
@@ -19,8 +20,8 @@ def tool(*keys: str) -> ToolSpec:
     return ToolSpec("f", "", {"type": "object", "properties": properties, "required": list(keys)})
 
 
-@pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("name", format_names())
+@each_of("key", KEYS)
 def test_a_key_comes_back_as_it_was_written(name: str, key: str) -> None:
     tools = [tool(key, "x", "a")]
     text = Gbnf(call_grammar(format_named(name), tools, choice="required")).sample(random.Random(1))
@@ -37,7 +38,7 @@ def test_what_only_begins_like_a_known_key_is_a_key_of_its_own() -> None:
         assert json.loads(call.arguments) == given
 
 
-@pytest.mark.parametrize("end", range(17, 45))
+@each_of("end", range(17, 45))
 def test_a_stream_that_ends_inside_a_key_tells_nothing_of_it(end: int) -> None:
     text = "<tool_call><function=f><parameter=<a><b>>v</parameter>"[:end]
     calls = parse("qwen3_coder", text, [tool("<a><b>")]).tool_calls

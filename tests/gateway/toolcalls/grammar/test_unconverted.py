@@ -14,13 +14,14 @@ from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.message import parse
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call
+from tests.cases import each_of
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 from tests.gateway.toolcalls.unconverted_schemas import CLASSES
 
 CASES = [(kind, name) for kind, schemas in CLASSES.items() for name in schemas]
 
 
-@pytest.mark.parametrize(("kind", "name"), CASES, ids=[f"{kind}: {name}" for kind, name in CASES])
+@each_of(("kind", "name"), CASES)
 def test_a_required_call_is_written_and_read_as_one(kind: str, name: str) -> None:
     tool = ToolSpec("f", "", CLASSES[kind][name])
     grammar = call_grammar(format_named("hermes"), [tool], choice="required")
@@ -42,7 +43,7 @@ def test_a_grammar_is_written_for_all_of_them_in_every_format(name: str) -> None
         assert len(parse(name, text, tools).tool_calls) == 1, (kind, text)
 
 
-@pytest.mark.parametrize(("kind", "name"), CASES, ids=[f"{kind}: {name}" for kind, name in CASES])
+@each_of(("kind", "name"), CASES)
 def test_an_answer_is_held_or_refused(kind: str, name: str) -> None:
     try:
         form = AnswerForm.of_schema(CLASSES[kind][name], "response_format")
