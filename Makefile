@@ -14,7 +14,8 @@ MANIFESTS := pyproject.toml codec_bench/pyproject.toml codec_console/pyproject.t
 NOT_FETCHED = { echo "the packages can't be fetched or written: see above; make setup needs a package index (usually PyPI) and 1 GB of disk, then run it again"; exit 1; }
 # The system's Python is used as it is; nothing is downloaded that the lock does not name.
 export UV_PYTHON_DOWNLOADS := never
-unexport VIRTUAL_ENV PYTHONPATH
+# What has been compiled is kept: a start without it takes three times as long, and the suite starts hundreds.
+unexport VIRTUAL_ENV PYTHONPATH PYTHONDONTWRITEBYTECODE
 
 FIRST := setup demo check unit test fmt
 
@@ -52,7 +53,7 @@ unit: $(READY) ## the test suite, with two processes for each core; files stay w
 	@echo "== tests";        $(BIN)/pytest --quiet --numprocesses auto --dist loadfile
 
 coverage: $(READY) ## run the tests of the tool-call parsers, and fail where a branch of theirs is not covered
-	@$(BIN)/coverage run --branch --source=gateway/toolcalls -m pytest -q -m "not engine" tests/gateway/toolcalls tests/gateway/cli
+	@CODEC_FUZZ=1 $(BIN)/coverage run --branch --source=gateway/toolcalls -m pytest -q -m "not engine" tests/gateway/toolcalls tests/gateway/cli
 	@$(BIN)/coverage report --show-missing --skip-covered --fail-under=100
 
 fuzz: $(READY) ## run the properties of the tests with fresh seeds, for MINUTES (10); says which seed failed
