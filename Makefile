@@ -56,7 +56,7 @@ coverage: $(READY) ## run the tests of the tool-call parsers, and fail where a b
 	@CODEC_FUZZ=1 $(BIN)/coverage run --branch --source=gateway/toolcalls -m pytest -q -m "not engine" tests/gateway/toolcalls tests/gateway/cli
 	@$(BIN)/coverage report --show-missing --skip-covered --fail-under=100
 
-fuzz: $(READY) ## run the properties of the tests with fresh seeds, for MINUTES (10); says which seed failed
+fuzz: $(READY) ## all cases of which the suite takes a part, and the properties with fresh seeds, for MINUTES (10)
 	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
 
 grammar-seeds: $(READY) ## let the engine write 20 calls under each format's grammar, for three sets of tools: half an hour

@@ -5,8 +5,12 @@ As parameters of pytest they would cost more to collect, in every worker, than t
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Sequence
+from typing import Final
 
+IN_FULL: Final = "CODEC_FUZZ" in os.environ
+"""Whether tests marked `in_full` take all of their cases, as in `make fuzz`, and not the suite's part of them."""
 SHOWN = 10
 """How many failed cases are shown with their tracebacks."""
 

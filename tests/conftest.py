@@ -20,6 +20,7 @@ from gateway.cli.app import run
 from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.vocab import TokenMap, load_map
+from tests.cases import IN_FULL
 from tests.vocabularies import template_server, vocabulary_model
 
 ROOT = Path(__file__).parent.parent
@@ -32,7 +33,7 @@ MARKER = re.compile(
 settings.register_profile("fuzz", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same few examples each time: a suite that fails, fails because of a change. `make fuzz` looks for others.
 settings.register_profile("suite", settings.get_profile("fuzz"), derandomize=True, max_examples=40)
-settings.load_profile("fuzz" if "CODEC_FUZZ" in os.environ else "suite")
+settings.load_profile("fuzz" if IN_FULL else "suite")
 
 
 # nohup ignores SIGHUP, and so would the gateways that tests start, which must reload or end by it as they do elsewhere.

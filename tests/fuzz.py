@@ -1,7 +1,8 @@
-"""The properties with fresh seeds, round after round, until a time budget is over or one fails: `make fuzz`.
+"""All cases of which the suite takes a part, then the properties with fresh seeds, round after round: `make fuzz`.
 
-The suite itself takes the same examples each time (`conftest.py`), so that a change is what makes it fail. Here each
-round has a seed of its own, which is printed: `--hypothesis-seed` plays it again, with the profile that is set here.
+It ends when a time budget is over, or one fails. The suite itself takes the same examples each time (`conftest.py`), so
+that a change is what makes it fail. Here each round has a seed of its own, which is printed: `--hypothesis-seed` plays
+it again, with the profile that is set here.
 """
 
 import argparse
@@ -19,10 +20,11 @@ def main() -> int:
     parser.add_argument("paths", nargs="*", default=["tests"], help="where the properties are")
     given = parser.parse_args()
     end = time.monotonic() + 60 * given.minutes
+    marks = "in_full or hypothesis"
     while time.monotonic() < end:
         seed = secrets.randbelow(2**32)
         # What hangs is noticed; what a busy machine lets wait for minutes is not taken for it.
-        options = ["-q", "-x", "-m", "hypothesis", "--timeout=3600", f"--hypothesis-seed={seed}", *given.paths]
+        options = ["-q", "-x", "-m", marks, "--timeout=3600", f"--hypothesis-seed={seed}", *given.paths]
         sys.stdout.write(f"== CODEC_FUZZ=1 pytest {' '.join(options)}\n")
         sys.stdout.flush()
         done = subprocess.run(
@@ -30,6 +32,7 @@ def main() -> int:
         )
         if done.returncode:
             return done.returncode
+        marks = "hypothesis"
     return 0
 
 

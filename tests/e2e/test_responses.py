@@ -1,7 +1,6 @@
 """`/v1/responses` as the official client meets it, on the real engine: items, streams, conversations that come back."""
 
 import json
-import os
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -10,6 +9,8 @@ import openai
 import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
+
+from tests.cases import IN_FULL
 
 pytestmark = pytest.mark.engine
 
@@ -27,8 +28,8 @@ WEATHER: dict[str, Any] = {
 OURS = {"type": "function", "name": "plain_time__get_time"}
 NAMED = {"type": "function", "name": "weather"}
 CHOICES: tuple[Any, ...] = (NAMED, "none", OURS, NAMED, NAMED, "none", OURS, "none")
-EACH = len(CHOICES) if "CODEC_FUZZ" in os.environ else 5
-"""How many of them a style gets in a row, each style from another one on; with CODEC_FUZZ=1 all."""
+EACH = len(CHOICES) if IN_FULL else 5
+"""How many of them a style gets in a row, each style from another one on; in `make fuzz` all."""
 
 
 def as_it_came(item: dict[str, Any]) -> dict[str, Any]:
@@ -75,6 +76,7 @@ STYLES = {"items": (as_it_came, 2), "rewritten": (rewritten, 0), "references": (
 """How each echoes an answer, and with which of the choices it begins."""
 
 
+@pytest.mark.in_full
 @pytest.mark.parametrize(("echo", "start"), STYLES.values(), ids=STYLES)
 def test_next_request_finds_all_that_the_engine_holds(
     chat: openai.OpenAI, echo: Callable[[dict[str, Any]], dict[str, Any]] | None, start: int

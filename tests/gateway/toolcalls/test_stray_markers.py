@@ -1,9 +1,8 @@
 """Markers that a model repeats without end: they cost no more than other text, and none of the text is lost.
 
-Each marker is repeated whole and in one of four other spellings; in all of them where `CODEC_FUZZ` is set.
+Each marker is repeated whole and in one of four other spellings; in all of them in `make fuzz`.
 """
 
-import os
 import sys
 from collections.abc import Iterator
 
@@ -14,11 +13,12 @@ from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.message import join_events, parse, read_events
 from gateway.toolcalls.stream.cursor import MAX_STRAY
 from gateway.toolcalls.stream.output_events import Content, Reasoning
+from tests.cases import IN_FULL
 from tests.gateway.toolcalls.fakes import TOOLS, TinyVocabulary, closed, diagnostics, run, texts
 from tests.gateway.toolcalls.test_laws import ALL
 
 CALL = '<tool_call>\n{"name": "get_time", "arguments": {}}\n</tool_call>'
-SHARES = 1 if "CODEC_FUZZ" in os.environ else 4
+SHARES = 1 if IN_FULL else 4
 MANY = 1024
 """More markers and objects than are looked at in a row."""
 LEAST = 1 << 14
@@ -46,6 +46,7 @@ def steps(fmt: Format, piece: str) -> int:
     return taken
 
 
+@pytest.mark.in_full
 @pytest.mark.parametrize("name", ALL)
 def test_a_repeated_marker_costs_what_text_costs(name: str) -> None:
     fmt = format_named(name)

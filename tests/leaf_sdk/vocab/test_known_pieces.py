@@ -1,9 +1,8 @@
 """Text is cut here exactly as the library cuts it, or not at all; and what is remembered of it is bounded.
 
-In the suite each cut sees every character beside one of five neighbours; where `CODEC_FUZZ` is set, beside all of them.
+In the suite each cut sees every character beside one of five neighbours; in `make fuzz`, beside all of them.
 """
 
-import os
 import re
 
 import pytest
@@ -22,6 +21,7 @@ from leaf_sdk.vocab.piece_cut import AT_ONCE, PieceCut
 from leaf_sdk.vocab.pre_tokenizers import GPT2, PreTokenizer, to_tokenizers
 from leaf_sdk.vocab.programs import CJK
 from leaf_sdk.vocab.tiktoken_file import CUTS
+from tests.cases import IN_FULL
 
 _CL100K = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}"
@@ -42,8 +42,8 @@ LEFT_TO_THE_LIBRARY = {cut for cut in CUTTERS if not max("".join(cut.stages)) <=
 BASIC_PLANE = [code for code in range(0x10000) if not 0xD800 <= code < 0xE000]
 BEYOND = [*range(0x10000, 0x20000, 37), *range(0x20000, 0x110000, 0xFFF)]
 JOINTS = ["a{}b", "'{}", " {}1", "{0}{0}", ".{}\n"]
-SHARES = 1 if "CODEC_FUZZ" in os.environ else len(JOINTS)
-SAMPLES = list(samples(1500 if "CODEC_FUZZ" in os.environ else 400))
+SHARES = 1 if IN_FULL else len(JOINTS)
+SAMPLES = list(samples(1500 if IN_FULL else 400))
 
 
 def ours(cut, text):
@@ -56,6 +56,7 @@ def theirs(cut, text):
     return [text[start:end] for _, (start, end) in CUTTERS[cut][0].pre_tokenize_str(text)]
 
 
+@pytest.mark.in_full
 @EACH_FAMILY
 def test_every_sample_is_cut_as_the_library_cuts_it(cut):
     for text in SAMPLES:
@@ -63,6 +64,7 @@ def test_every_sample_is_cut_as_the_library_cuts_it(cut):
         assert ours(cut, text) == (None if left else theirs(cut, text))
 
 
+@pytest.mark.in_full
 @EACH_FAMILY
 @pytest.mark.parametrize("joint", JOINTS)
 def test_every_character_of_the_basic_plane_is_cut_as_the_library_cuts_it(cut, joint):

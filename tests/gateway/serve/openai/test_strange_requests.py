@@ -5,7 +5,6 @@ gets a quarter of the values, and its neighbours the others; `make fuzz` gives e
 """
 
 import json
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -38,6 +37,7 @@ from gateway.serve.openai.completions import CompletionsEndpoint
 from gateway.serve.responses.response_endpoint import ResponsesEndpoint
 from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map
+from tests.cases import IN_FULL
 
 pytestmark = pytest.mark.anyio
 
@@ -307,11 +307,11 @@ async def client(request: pytest.FixtureRequest) -> AsyncGenerator[httpx2.AsyncC
             yield client
 
 
-PARTS: Final = 1 if "CODEC_FUZZ" in os.environ else 4
+PARTS: Final = 1 if IN_FULL else 4
 CASES: Final = [(name, path) for name, _, _, body in REQUESTS for path in places(body)]
 
 
-@pytest.mark.hypothesis
+@pytest.mark.in_full
 @pytest.mark.parametrize(
     ("name", "path", "values"),
     [(*case, RAW[n % PARTS :: PARTS]) for n, case in enumerate(CASES)],

@@ -5,7 +5,6 @@ one character has been changed of exactly where our reader takes it too. Its lex
 the grammar is given to it with every character as a lexeme of its own.
 """
 
-import os
 import random
 import re
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import pytest
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.message import parse
+from tests.cases import IN_FULL
 from tests.gateway.toolcalls.fakes import TOOLS
 from tests.gateway.toolcalls.families import Written
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf, Item
@@ -24,7 +24,7 @@ from tests.gateway.toolcalls.tool_sets import MAP, SHELF, TOOL_SETS
 
 BYTES = llguidance.LLTokenizer("byte")
 NOTHING = '""'
-SEEDS = 8 if "CODEC_FUZZ" in os.environ else 3
+SEEDS = 8 if IN_FULL else 3
 """Texts of each grammar."""
 SETS = {**TOOL_SETS, "map": MAP, "shelf": SHELF}
 
@@ -70,6 +70,7 @@ def _class(negated: bool, ranges: list[tuple[str, str]]) -> str:
     return f"/[{'^' if negated else ''}{spelled}]/"
 
 
+@pytest.mark.in_full
 @pytest.mark.parametrize("tool_set", SETS)
 @pytest.mark.parametrize("name", format_names())
 def test_a_text_is_in_the_grammar_for_one_reader_as_for_the_other(name: str, tool_set: str) -> None:

@@ -1,7 +1,6 @@
 """Answers of a form: every text that the grammar takes fits the schema, or the schema was refused with the reason."""
 
 import json
-import os
 import random
 
 import jsonschema
@@ -15,11 +14,12 @@ from gateway.toolcalls.parser import machine_for
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallEvents, Policy
 from gateway.toolcalls.stream.spelling import Spelling
+from tests.cases import IN_FULL
 from tests.gateway.toolcalls.answer_schemas import HELD, UNHELD, members
 from tests.gateway.toolcalls.fakes import TOOLS
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
-SEEDS = 40 if "CODEC_FUZZ" in os.environ else 12
+SEEDS = 40 if IN_FULL else 12
 """Texts of each grammar."""
 TRAPS = [
     "<tool_call>",
@@ -51,6 +51,7 @@ def read(name: str, text: str, tools: tuple[ToolSpec, ...] = (), *, tail: str = 
     return join_events(calls.drain())
 
 
+@pytest.mark.in_full
 @pytest.mark.parametrize("schema", HELD.values(), ids=HELD)
 @pytest.mark.parametrize("name", ["hermes", "qwen3_coder"])
 def test_all_that_the_grammar_takes_fits_the_schema(name, schema):
@@ -70,6 +71,7 @@ def test_schema_that_no_grammar_says_exactly_is_refused_with_the_reason(schema, 
     assert refused.value.param == "response_format"
 
 
+@pytest.mark.in_full
 @pytest.mark.parametrize("name", format_names())
 def test_answer_is_read_as_it_is_written_behind_its_reasoning_whatever_it_says(name):
     grammar = Gbnf(answer_grammar(format_named(name), TRAP, (), parallel=False, prompt_tail="assistant\n"))

@@ -1,7 +1,6 @@
 """What each format's grammar lets a model write, drawn without a model: a call that parses and fits its schema."""
 
 import json
-import os
 import random
 from typing import Any
 
@@ -13,10 +12,11 @@ from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.message import parse
 from gateway.toolcalls.schema.kinds import ALL, kinds_of
 from gateway.toolcalls.schema.spec import ToolSpec
+from tests.cases import IN_FULL
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 from tests.gateway.toolcalls.tool_sets import ANYTHING, MAP, TOOL_SETS
 
-SEEDS = 12 if "CODEC_FUZZ" in os.environ else 5
+SEEDS = 12 if IN_FULL else 5
 """Texts of each grammar."""
 
 SETS = {**TOOL_SETS, "anything": ANYTHING, "map": MAP}
@@ -27,6 +27,7 @@ def drawn(name: str, tools: tuple[ToolSpec, ...], count: int) -> list[str]:
     return [texts.sample(random.Random(seed)) for seed in range(count)]
 
 
+@pytest.mark.in_full
 @pytest.mark.parametrize("tool_set", SETS)
 @pytest.mark.parametrize("name", format_names())
 def test_every_text_of_the_grammar_is_one_call_that_fits_its_schema(name: str, tool_set: str) -> None:
