@@ -238,6 +238,7 @@ async def test_an_error_of_the_tool_is_an_error_result_in_its_words(bolt_on, pro
         (http(b"\xc1"), "its answer can't be read"),
         (http(b"<html>", kind=b"text/html"), "text/html"),
         (http(b"busy", status=b"503 Service Unavailable", kind=b"text/plain"), "503 Service Unavailable: busy"),
+        (http(b"x" * 2049, status=b"503 Service Unavailable", kind=b"text/plain"), "503 Service Unavailable"),
         (http(CodecToolResult.said("another", "x").to_bytes()), "'another'"),
         (http(CodecToolResult.said(1, "x" * 70_000).to_bytes()), "over the limit"),
         (b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", "302"),

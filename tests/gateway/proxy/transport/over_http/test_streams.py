@@ -1,6 +1,7 @@
 """Event streams that break off and go on, and the stream of what belongs to no request."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -417,3 +418,15 @@ async def test_short_event_is_read_without_giving_up_the_turn() -> None:
 
     assert outcome == {"it": 1}
     assert not turned
+
+
+@pytest.mark.parametrize(("last", "outcome"), [(b'data: {"n": 2}', {"n": 2}), (b'data: {"n": 2', None)])
+async def test_last_event_counts_without_its_blank_line_if_it_is_whole_json(last, outcome) -> None:
+    heard = []
+
+    def take(event: Any) -> dict[str, Any] | None:
+        heard.append(json.loads(event.data))
+        return heard[-1] if heard[-1]["n"] == 2 else None
+
+    assert await Position(100).read(cast("Any", _Pieces(b'data: {"n": 1}\n\n', last)), take) == outcome
+    assert heard == [{"n": 1}, *([outcome] if outcome else [])]
