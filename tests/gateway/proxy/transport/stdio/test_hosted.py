@@ -1,8 +1,7 @@
 """The lines between a worker and its parent, which runs a server's process for it."""
 
-import asyncio
 import json
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio.lowlevel
 import pytest
@@ -10,7 +9,11 @@ import pytest
 from gateway.config.model import UpstreamConfig
 from gateway.proxy.transport.server_link import LinkLost
 from gateway.proxy.transport.stdio.hosted import HostedPipe, Wanted, ending, long_line, refusal, refused
-from gateway.proxy.transport.stdio.stdio_transport import StdioTransport
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from gateway.proxy.transport.stdio.stdio_transport import StdioTransport
 
 pytestmark = pytest.mark.anyio
 GONE = "the gateway's parent process, which ran it, has ended"
