@@ -51,6 +51,7 @@ EQUIVALENT: Final = {
     "gateway/proxy/approvals.py: 128  ->  256": _LENGTH,
     "gateway/proxy/approvals.py: 200  ->  400": _LENGTH,
     "gateway/proxy/bolt_on/bolt_on_tools.py: 80  ->  160": _LENGTH,
+    "gateway/proxy/bolt_on/bolt_on_transport.py: 300  ->  600": _LENGTH,
     "gateway/proxy/transport/http/client.py: now - each.idle_since >= _DRAIN_TIME  ->  "
     "now - each.idle_since > _DRAIN_TIME": "one that has drained for exactly this time is closed a sweep later",
     "gateway/proxy/upstream/session/negotiation.py: 200  ->  400": _LENGTH,
