@@ -204,6 +204,13 @@ async def test_url_that_somebody_else_named_does_not_lead_into_our_network(clien
     assert len(server.asked) == 3
 
 
+@pytest.mark.parametrize("host", ["10.0.0.1", "fd00::1"])
+async def test_proxy_is_not_asked_for_a_private_address_that_somebody_else_named(client, monkeypatch, host):
+    monkeypatch.setenv("all_proxy", "http://127.0.0.1:9")
+    with pytest.raises(NoAnswer, match=f"leads to the private address {host}"):
+        await client.take(Origin(False, host, 80), frozenset())
+
+
 @pytest.mark.parametrize("variable", ["http_proxy", "all_proxy"])
 async def test_server_elsewhere_is_asked_for_through_the_proxy_of_the_environment(client, monkeypatch, variable):
     async with raw_server(fine) as proxy:

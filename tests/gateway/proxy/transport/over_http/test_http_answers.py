@@ -121,6 +121,7 @@ async def test_refusal_that_speaks_of_the_session_may_mean_that_it_is_forgotten(
         (406, "", b"", "HTTP 406 Not Acceptable: check that the `url` "),
         (418, "text/html", b"<p>", "HTTP 418 I'm a Teapot"),
         (500, JSON, b'{"a": 1}', 'HTTP 500 Internal Server Error ({"a": 1})'),
+        (500, "text/plain", b"why" + b" " * 60_000, "HTTP 500 Internal Server Error (why)"),
         (500, "text/plain", b"x" * 70_000, "HTTP 500 Internal Server Error"),
         (200, "text/html", b"<p>", f"its answer is of type 'text/html'; expected {JSON} or {EVENTS}: check the `url` "),
         (202, "", b"", ACCEPTED),

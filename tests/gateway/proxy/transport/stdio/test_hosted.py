@@ -78,7 +78,7 @@ async def pipe(talk: Conversation, socket: Socket) -> HostedPipe:
 
 
 async def test_lines_of_the_process_and_notices_are_told_apart_however_they_are_cut(pipe, talk):
-    said = b'W4096\n{"id":1}\n~{"id":2}\n?what\nL-1 700\nL7 800\nF\n'
+    said = b'W4096\n{"id":1}\n~{"id":2}\n?what\nL-1 700\nL0 800\nF\n'
     for n in range(len(said)):
         pipe.data_received(said[n : n + 1])
 
@@ -89,14 +89,14 @@ async def test_lines_of_the_process_and_notices_are_told_apart_however_they_are_
         ("line", b"what"),
         ("long", 700),
         ("long", 800),
-        ("fail", 7),
+        ("fail", 0),
     ]
     assert pipe.begun.done()
     assert pipe.full
 
 
 async def test_there_is_room_only_where_both_the_process_and_the_parent_read(pipe):
-    seen = []
+    seen = [(pipe.full, pipe.room.is_set())]
     for step in (
         lambda: pipe.data_received(b"F\n"),
         pipe.pause_writing,
@@ -106,7 +106,7 @@ async def test_there_is_room_only_where_both_the_process_and_the_parent_read(pip
         step()
         seen.append((pipe.full, pipe.room.is_set()))
 
-    assert seen == [(True, False), (True, False), (True, False), (False, True)]
+    assert seen == [(False, True), (True, False), (True, False), (True, False), (False, True)]
 
 
 async def test_end_of_the_process_is_told_once_and_leaves_room_for_good(pipe, talk, socket):
