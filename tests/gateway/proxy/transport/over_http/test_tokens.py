@@ -311,3 +311,18 @@ class TestExchange:
 
         assert str(refused.value).startswith("no access token: its authorization server answered HTTP 400")
         assert str(refused.value).endswith(words)
+
+    async def test_refused_token_is_replaced_unless_another_has_come_meanwhile_or_it_was_just_issued(
+        self, exchange, endpoint, time
+    ):
+        endpoint.answers = [(200, {**ISSUED, "access_token": each}) for each in "ab"]
+        exchange.offer(came_with("mine"))
+        sent = dict(await exchange.headers())
+        outcomes = [await exchange.refused(401, "", {"authorization": "Bearer older"})]
+        for seconds in (0.0, AGAIN - 1, 1.0):
+            time.now += seconds
+            outcomes.append(await exchange.refused(401, "", sent))
+
+        assert outcomes == [True, False, False, True]
+        assert await exchange.headers() == {"authorization": "Bearer b"}
+        assert len(endpoint.forms) == 2

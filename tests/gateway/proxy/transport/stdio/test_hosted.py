@@ -8,7 +8,16 @@ import pytest
 
 from gateway.config.model import UpstreamConfig
 from gateway.proxy.transport.server_link import LinkLost
-from gateway.proxy.transport.stdio.hosted import HostedPipe, Wanted, ending, long_line, refusal, refused
+from gateway.proxy.transport.stdio.hosted import (
+    MOST_CONNECTIONS,
+    SHIFT,
+    HostedPipe,
+    Wanted,
+    ending,
+    long_line,
+    refusal,
+    refused,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -188,3 +197,7 @@ def test_notices_of_the_parent_say_what_they_were_made_from():
     assert (error.errno, error.strerror, error.filename) == (13, "Permission denied", "/x")
     assert (long_line(None, 5), long_line(0, 5)) == (b"L-1 5", b"L0 5")
     assert ending("a\nb") == b'E"a\\nb"'
+
+
+def test_numbers_of_all_connections_are_whole_numbers_in_every_language():
+    assert (MOST_CONNECTIONS + 1) << SHIFT == 2**53

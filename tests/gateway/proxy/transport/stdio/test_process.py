@@ -132,6 +132,31 @@ async def test_end_says_how_the_process_left(code: int | None, cause: str) -> No
     assert ended == [cause]
 
 
+@pytest.mark.parametrize("pipe", [0, 1])
+async def test_process_that_lives_on_without_its_input_or_output_ends_the_conversation(
+    monkeypatch: pytest.MonkeyPatch, pipe: int
+) -> None:
+    class Living(PipesOfOneThatIsGone):
+        def get_returncode(self) -> int | None:
+            return None
+
+    monkeypatch.setattr("gateway.proxy.transport.stdio.server_process._LAST_WORDS", 0.0)
+    ended, over = list[str](), anyio.Event()
+
+    def end(cause: str) -> None:
+        ended.append(cause)
+        over.set()
+
+    child = Child(lambda data: None, end, LOG, ServerLog(LOG))
+    child.connection_made(cast("Any", Living()))
+    child.pipe_connection_lost(2, None)
+    child.pipe_connection_lost(pipe, None)
+    with anyio.fail_after(20):
+        await over.wait()
+
+    assert ended == ["its process closed its input or output"]
+
+
 async def test_what_is_gathered_in_one_turn_is_written_at_once_where_it_grows_large() -> None:
     sent: list[int] = []
     gathered = GatheredBytes(lambda data: sent.append(len(data)))

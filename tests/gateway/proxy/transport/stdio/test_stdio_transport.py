@@ -47,7 +47,11 @@ class Client:
         self.heard.append((method, params))
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        await self.says.wait()
+        try:
+            await self.says.wait()
+        except asyncio.CancelledError:
+            self.late.append("left")
+            raise
         return {"asked": method}
 
     def given_up(self) -> None:
@@ -331,3 +335,12 @@ async def test_notification_for_a_server_that_does_not_read_is_dropped_after_a_w
     assert log.entries == [
         {"event": "notification dropped: upstream does not read its input", "method": "n"},
     ]
+
+
+async def test_nobody_is_asked_any_longer_after_the_end(transport, client, says):
+    says(id="q", method="roots/list")
+    await settled()
+    transport.lose("it went")
+    await settled()
+
+    assert client.late == ["left"]
