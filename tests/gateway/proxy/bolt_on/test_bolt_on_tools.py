@@ -96,6 +96,7 @@ async def test_calls_are_posted_to_the_standard_path_unless_the_address_has_one(
 
     tool = tools.by_name["tell"]
     assert tool.address.path == path
+    assert not tool.address.origin.secure
     assert tool.ours is configured
 
 

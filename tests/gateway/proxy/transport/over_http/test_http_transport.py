@@ -242,3 +242,15 @@ async def test_caller_that_goes_away_is_told_to_a_server_of_the_handshake_era(tr
 
         assert [each.sent["method"] for each in network.used[1:]] == told
         assert [each.sent["params"]["requestId"] for each in network.used[1:]] == [1] * len(told)
+
+
+async def test_answer_to_a_request_that_was_only_accepted_comes_on_the_servers_own_stream(transport_to, client):
+    stream = events({"method": "n"}, {"id": 1, "result": {"it": 1}})
+    transport = transport_to(Answering(202), stream, Answering(202, kind="text/html"))
+    await transport.notify("notifications/initialized")
+    await settled()
+    with anyio.fail_after(20):
+        assert await ask(transport) == {"it": 1}
+    await transport.close()
+
+    assert client.heard == [("n", {})]
