@@ -1,6 +1,8 @@
 """The lines between a worker and its parent, which runs a server's process for it."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio.lowlevel
@@ -186,6 +188,8 @@ def test_wanted_process_is_one_line_that_can_be_read_back_and_is_the_same_for_th
     assert Wanted.from_line(line) == wanted
     assert Wanted.by(other, {"KEPT": "k"}, shared=True, line_bound=7).as_line() == line
     assert json.loads(line)["env"] == {"A": "1", "B": "2", "KEPT": "k"}
+    assert wanted.cwd is None
+    assert Wanted.by(replace(config, cwd=Path("/x")), {}, shared=True, line_bound=7).cwd == "/x"
     assert "s" not in wanted.env.values()
     assert "2" not in repr(wanted)
 
