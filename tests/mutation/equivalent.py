@@ -50,6 +50,10 @@ EQUIVALENT: Final = {
     "gateway/proxy/approvals.py: 10  ->  11": "one invisible character is spelled out as ten, so more are never there",
     "gateway/proxy/approvals.py: 128  ->  256": _LENGTH,
     "gateway/proxy/approvals.py: 200  ->  400": _LENGTH,
+    "gateway/proxy/bolt_on/bolt_on_tools.py: 80  ->  160": _LENGTH,
+    "gateway/proxy/bolt_on/bolt_on_transport.py: 300  ->  600": _LENGTH,
+    "gateway/proxy/transport/http/client.py: now - each.idle_since >= _DRAIN_TIME  ->  "
+    "now - each.idle_since > _DRAIN_TIME": "one that has drained for exactly this time is closed a sweep later",
     "gateway/proxy/upstream/session/negotiation.py: 200  ->  400": _LENGTH,
     "gateway/proxy/upstream/session/task_owners.py: 10000  ->  20000": _KEPT,
     "gateway/proxy/upstream/supervision/maintenance.py: anyio.current_time() - began > _LONGEST_PAUSE  ->  "

@@ -14,11 +14,11 @@ from gateway.errors import UnknownTool
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
-from gateway.proxy.bolt_on.bolt_on_tools import Outgoing, read_answer
+from gateway.proxy.bolt_on.bolt_on_tools import Outgoing, match, read_answer, write_call
 from gateway.proxy.result_tokens import ResultTokens, UnreadText
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.server_link import Unfit
-from leaf_sdk.leaf.bolt_on import CodecToolCall, CodecToolResult
+from leaf_sdk.leaf.bolt_on import CodecToolCall, CodecToolResult, parse_manifest
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 
 from .conftest import ACCEPTED, HASH, MEDIA_TYPE, OTHER_HASH, TINY, Accepted, http, manifest, serving
@@ -238,6 +238,7 @@ async def test_an_error_of_the_tool_is_an_error_result_in_its_words(bolt_on, pro
         (http(b"\xc1"), "its answer can't be read"),
         (http(b"<html>", kind=b"text/html"), "text/html"),
         (http(b"busy", status=b"503 Service Unavailable", kind=b"text/plain"), "503 Service Unavailable: busy"),
+        (http(b"x" * 2049, status=b"503 Service Unavailable", kind=b"text/plain"), "503 Service Unavailable"),
         (http(CodecToolResult.said("another", "x").to_bytes()), "'another'"),
         (http(CodecToolResult.said(1, "x" * 70_000).to_bytes()), "over the limit"),
         (b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", "302"),
@@ -337,3 +338,21 @@ def test_no_special_token_of_a_real_model_passes_in_an_answer(model_map, metrics
         said = read_answer(outgoing, CodecToolResult.said(1, model_map.decode([special])).to_bytes(), metrics)
         assert model_map.special_ids.isdisjoint(model_map.encode(said["content"][0]["text"]))
     assert metrics.get_shim_metrics()["rejected"] == {"special": 3 * len(model_map.special_ids)}
+
+
+def test_time_that_it_takes_to_make_ids_is_counted_with_them(monkeypatch):
+    class Counts:
+        def __init__(self):
+            self.made = []
+
+        def shim_tokenized(self, map_id, *, ids, seconds):
+            self.made.append((map_id, ids, seconds))
+
+    times = iter((5.0, 7.0))
+    monkeypatch.setattr("gateway.proxy.bolt_on.bolt_on_tools.perf_counter", lambda: next(times))
+    described = parse_manifest(json.dumps(manifest()).encode(), source="x")
+    params = {"name": "tell", "arguments": {"place": "Oslo"}}
+    outgoing = write_call(described, match(described, ACCEPTED), params, None, 3, counts := Counts())
+
+    assert (outgoing.form, outgoing.call.call_id, outgoing.call.argument_ids) == ("encoded", 3, WROTE)
+    assert counts.made == [(TINY.map_id, len(WROTE), 2.0)]

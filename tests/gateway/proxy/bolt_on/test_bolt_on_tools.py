@@ -1,15 +1,20 @@
 """Manifests: which are read, where their tools may be, what happens to bad ones and to changed ones."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gateway.config.model import GatewayConfig, LimitsConfig
 from gateway.config.programs import state_of_manifest
-from leaf_sdk.leaf.bolt_on import CodecToolResult
+from gateway.proxy.bolt_on.bolt_on_tools import MapMiss, NoMaps, Tools, match, read_tools
+from gateway.proxy.transport.http.client import open_http_client
+from gateway.proxy.transport.server_link import LinkLost
+from leaf_sdk.leaf.bolt_on import CALL_PATH, CodecToolResult, parse_manifest
 
-from .conftest import ACCEPTED, manifest, serving
+from .conftest import ACCEPTED, HASH, manifest, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -34,6 +39,76 @@ async def test_one_bad_manifest_of_a_folder_is_named_and_takes_no_other_down(bol
     assert len(left_out) == 2
     assert "bad.json" in left_out[0]
     assert "link.json" in left_out[1]
+
+
+@pytest.fixture
+def read(bolt_on) -> Callable[..., Any]:
+    """Reads manifests as a server does that starts; nothing is connected to."""
+
+    async def tools_of(*manifests: dict[str, Any], **settings: Any) -> Tools:
+        async with open_http_client() as client:
+            return await read_tools(replace(bolt_on(*manifests), **settings), client)
+
+    return tools_of
+
+
+async def test_one_manifest_may_be_named_as_a_file(read, tmp_path):
+    (tmp_path / "bolt").mkdir()
+    path = tmp_path / "bolt" / "one.json"
+    path.write_text(json.dumps(manifest("one", endpoint="unix:/tmp/x")))
+    tools = await read(manifest("two", endpoint="unix:/tmp/x"), manifest=str(path))
+
+    assert [*tools.by_name] == ["one"]
+    assert tools.faults == ()
+
+
+async def test_file_that_is_no_manifest_and_folder_without_one_are_named(read, tmp_path):
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(LinkLost, match=r"bad\.json") as lost:
+        await read(manifest=str(tmp_path / "bad.json"))
+    with pytest.raises(LinkLost, match="/bolt' contains no manifest") as empty:
+        await read()
+
+    assert not lost.value.sent
+    assert not empty.value.sent
+
+
+async def test_tool_of_a_long_name_or_of_a_name_that_is_taken_is_left_out_and_named(read, tmp_path):
+    (tmp_path / "bolt").mkdir()
+    (tmp_path / "bolt" / "zzz.json").write_text(json.dumps(manifest("a" * 128, endpoint="unix:/tmp/y")))
+    tools = await read(*(manifest("a" * length, endpoint="unix:/tmp/x") for length in (128, 129)))
+
+    assert [(name, tool.address.origin.host) for name, tool in tools.by_name.items()] == [("a" * 128, "/tmp/x")]
+    assert sorted(tools.faults) == [
+        f"tool {'a' * 128!r} is left out: another manifest describes a tool of this name",
+        f"tool {'a' * 128!r} is left out: its name has more than 128 characters",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "path"),
+    [("http://127.0.0.1:8", CALL_PATH), ("http://127.0.0.1:8/my/tool", "/my/tool"), ("unix:/tmp/x", CALL_PATH)],
+)
+@pytest.mark.parametrize("configured", [True, False])
+async def test_calls_are_posted_to_the_standard_path_unless_the_address_has_one(read, endpoint, path, configured):
+    named = {"endpoint": endpoint}
+    tools = await (read(manifest(), **named) if configured else read(manifest(**named)))
+
+    tool = tools.by_name["tell"]
+    assert tool.address.path == path
+    assert not tool.address.origin.secure
+    assert tool.ours is configured
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_miss_names_what_the_tool_has_and_what_is_accepted(count):
+    hashes = tuple(f"{n:x}" * 64 for n in range(1, count + 1))
+    described = parse_manifest(json.dumps(manifest(hashes=hashes)).encode(), source="x")
+    missed, nothing = match(described, ACCEPTED), match(described, NoMaps())
+
+    has = ", ".join(f"org/{n} ({each[:12]}…)" for n, each in enumerate(hashes[:5]))
+    assert missed == MapMiss(f"it has ids for {has}, and this gateway accepts only {HASH[:12]}…")
+    assert nothing == MapMiss(f"it has ids for {has}, and this gateway accepts no map")
 
 
 async def test_a_manifest_that_can_not_be_used_is_what_the_server_is_down_for(bolt_on, proxy_of, tmp_path):

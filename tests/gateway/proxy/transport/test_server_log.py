@@ -82,3 +82,12 @@ def test_what_was_left_out_is_said_at_the_close(server_log, logged):
     server_log.close()
 
     assert logged()[-1]["lines_left_out"] == 1
+
+
+def test_as_many_lines_as_may_be_logged_in_a_second_are_all_logged_in_each_second(server_log, clock, logged):
+    for _ in range(2):
+        server_log.stderr(b"x\n" * LINES)
+        clock.now += 1.0
+    server_log.close()
+
+    assert [entry["event"] for entry in logged()] == ["upstream stderr"] * (2 * LINES)

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -204,6 +204,13 @@ async def test_url_that_somebody_else_named_does_not_lead_into_our_network(clien
     assert len(server.asked) == 3
 
 
+@pytest.mark.parametrize("host", ["10.0.0.1", "fd00::1"])
+async def test_proxy_is_not_asked_for_a_private_address_that_somebody_else_named(client, monkeypatch, host):
+    monkeypatch.setenv("all_proxy", "http://127.0.0.1:9")
+    with pytest.raises(NoAnswer, match=f"leads to the private address {host}"):
+        await client.take(Origin(False, host, 80), frozenset())
+
+
 @pytest.mark.parametrize("variable", ["http_proxy", "all_proxy"])
 async def test_server_elsewhere_is_asked_for_through_the_proxy_of_the_environment(client, monkeypatch, variable):
     async with raw_server(fine) as proxy:
@@ -300,3 +307,101 @@ class TestWhichProxy:
         monkeypatch.setenv("all_proxy", url)
         with pytest.raises(LinkLost, match="proxy"):
             proxied(Origin(False, "a.example", 80))
+
+
+class Reusable:
+    """A connection that can take another request, or one that is within an answer."""
+
+    guarded = False
+
+    def __init__(self, *, usable: bool = True, complete: bool = True) -> None:
+        self.origin = Origin(False, "/nowhere/at/all.sock", 0)
+        self.usable = usable
+        self.complete = complete
+        self.idle_since = 0.0
+        self.closed = False
+        self.drained: Any = None
+
+    def close(self) -> None:
+        self.closed = True
+
+    def drain(self, then: Any) -> None:
+        self.drained = then
+
+
+class TestKeptConnections:
+    """What is given back, without a server."""
+
+    async def test_the_last_one_given_back_is_taken_first_and_none_twice(self, client):
+        given: list[Any] = [Reusable(), Reusable()]
+        for each in given:
+            client.give(each)
+        taken = [await client.take(given[0].origin) for _ in given]
+
+        assert taken == given[::-1]
+        with pytest.raises(LinkLost, match=r"can't connect to .*nowhere") as lost:
+            await client.take(given[0].origin)
+        assert not lost.value.sent
+
+    async def test_those_that_broke_or_waited_too_long_are_closed_and_not_taken(self, client, monkeypatch):
+        broken, old = cast("Any", Reusable()), cast("Any", Reusable())
+        client.give(broken)
+        broken.usable = False
+        with pytest.raises(LinkLost):
+            await client.take(broken.origin)
+        client.give(old)
+        monkeypatch.setattr("gateway.proxy.transport.http.client.KEPT_TIME", 0.0)
+        with pytest.raises(LinkLost):
+            await client.take(old.origin)
+
+        assert broken.closed
+        assert old.closed
+
+    async def test_only_so_many_are_kept_for_an_origin_and_none_that_somebody_else_named(self, client):
+        named = cast("Any", Reusable())
+        named.guarded = True
+        given: list[Any] = [named, *(Reusable() for _ in range(66))]
+        for each in given:
+            client.give(each)
+
+        assert [each.closed for each in given] == [True, *[False] * 64, True, True]
+
+    async def test_one_within_an_answer_is_taken_again_once_the_rest_is_thrown_away(self, client):
+        within = cast("Any", Reusable(usable=False, complete=False))
+        client.give(within, drain=True)
+        with pytest.raises(LinkLost):
+            await client.take(within.origin)
+        within.usable = within.complete = True
+        within.drained()
+
+        assert await client.take(within.origin) is within
+        assert not within.closed
+
+    @pytest.mark.parametrize(("complete", "drain"), [(False, False), (True, True)])
+    async def test_one_that_can_not_be_used_again_is_closed(self, client, complete, drain):
+        spent = cast("Any", Reusable(usable=False, complete=complete))
+        client.give(spent, drain=drain)
+
+        assert spent.closed
+        assert spent.drained is None
+
+    async def test_only_so_many_answers_are_thrown_away_at_a_time(self, client):
+        given: list[Any] = [Reusable(usable=False, complete=False) for _ in range(65)]
+        for each in given:
+            client.give(each, drain=True)
+
+        assert [each.closed for each in given] == [*[False] * 64, True]
+
+    async def test_close_closes_all_of_them_and_leaves_no_timer(self):
+        client = HttpClient()
+        client.close()
+        idle, within = cast("Any", Reusable()), cast("Any", Reusable(usable=False, complete=False))
+        client.give(idle)
+        client.give(within, drain=True)
+        sweeper = client._sweeper
+        client.close()
+
+        assert idle.closed
+        assert within.closed
+        assert sweeper is not None
+        assert sweeper.cancelled()

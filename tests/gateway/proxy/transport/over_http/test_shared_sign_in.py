@@ -422,3 +422,23 @@ async def test_tokens_that_a_long_outage_kept_from_the_store_are_not_renewed_by_
 
 async def test_lease_outlives_a_renewal():
     assert grants._LEASE > 10.0
+
+
+async def test_other_replicas_are_asked_for_a_newer_one_no_more_than_once_a_second(world, monkeypatch):
+    monkeypatch.setattr(authorizers, "_LOOK", 3600.0)
+    await world.sign_in(world.replicas[0])
+    replica, asked = world.replicas[1], list[GrantKey]()
+    await replica.signed_in.refused(401, f'Bearer resource_metadata="{replica.config.url}"', {})
+    newest = replica.store.newest
+
+    async def note(key: GrantKey, mine: Grant | None) -> Grant | None:
+        asked.append(key)
+        return await newest(key, mine)
+
+    monkeypatch.setattr(replica.store, "newest", note)
+    replica.signed_in._looked = replica.signed_in._asked = -7200.0
+    sent = [await replica.signed_in.headers() for _ in range(3)]
+
+    assert sent[0] == sent[1] == sent[2]
+    assert "authorization" in sent[0]
+    assert len(asked) == 1

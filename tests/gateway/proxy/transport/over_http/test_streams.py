@@ -1,14 +1,17 @@
 """Event streams that break off and go on, and the stream of what belongs to no request."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import anyio
 import pytest
 
-from gateway.proxy.transport.http.streams import Position
-from gateway.proxy.transport.server_link import LinkLost, SessionForgotten, Transport
+from gateway.protocol.mending import BrokenAnswer
+from gateway.protocol.messages import Failure, Response
+from gateway.proxy.transport.http.streams import Position, StreamAnswers
+from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError, SessionForgotten, Transport
 
 from .raw_server import Asked, RawServer, Reply, raw_server
 
@@ -417,3 +420,78 @@ async def test_short_event_is_read_without_giving_up_the_turn() -> None:
 
     assert outcome == {"it": 1}
     assert not turned
+
+
+@pytest.mark.parametrize(("last", "outcome"), [(b'data: {"n": 2}', {"n": 2}), (b'data: {"n": 2', None)])
+async def test_last_event_counts_without_its_blank_line_if_it_is_whole_json(last, outcome) -> None:
+    heard = []
+
+    def take(event: Any) -> dict[str, Any] | None:
+        heard.append(json.loads(event.data))
+        return heard[-1] if heard[-1]["n"] == 2 else None
+
+    assert await Position(100).read(cast("Any", _Pieces(b'data: {"n": 1}\n\n', last)), take) == outcome
+    assert heard == [{"n": 1}, *([outcome] if outcome else [])]
+
+
+@pytest.mark.parametrize(("failures", "kept"), [(4, "e"), (5, None)])
+def test_position_in_a_stream_is_forgotten_after_as_many_refusals_as_a_server_may_need_to_notice(failures, kept):
+    position = Position(100)
+    position.last_id = "e"
+    for _ in range(failures):
+        position.failed()
+    position.refused()
+
+    assert position.last_id == kept
+
+
+@pytest.mark.parametrize(("lasted", "retry", "failures"), [(0.0, None, 3), (30.0, None, 1), (0.0, 5, 2)])
+async def test_connection_that_ended_soon_counts_as_failed_unless_the_server_asked_for_a_pause(lasted, retry, failures):
+    position = Position(100)
+    position.failed()
+    position._retry = retry
+    position.ended(asyncio.get_running_loop().time() - lasted)
+
+    assert position.failed() == failures
+
+
+class TestAnswersOnTheStream:
+    """Answers to a POST that the server only accepted."""
+
+    async def test_answer_is_found_whether_it_comes_before_or_after_it_is_awaited(self):
+        answers = StreamAnswers()
+        answers.take(Response(1, {"n": 1}))
+        late = asyncio.create_task(answers.result(2))
+        await anyio.lowlevel.checkpoint()
+        answers.take(Response("2", {"n": 2}))
+        answers.take(Response(2, {"n": 3}))
+
+        assert await answers.result(1) == {"n": 1}
+        assert await late == {"n": 2}
+
+    async def test_error_and_answer_that_can_not_be_used_are_failures(self):
+        answers = StreamAnswers()
+        answers.take(Failure(1, {"code": 5, "message": "so"}))
+        answers.take(BrokenAnswer(2, "its answer is odd"))
+        with pytest.raises(PeerError) as failed:
+            await answers.result(1)
+        with pytest.raises(NoAnswer, match="its answer is odd"):
+            await answers.result(2)
+
+        assert failed.value.error == {"code": 5, "message": "so"}
+
+    async def test_only_the_latest_answers_that_nobody_awaits_are_kept(self):
+        answers = StreamAnswers()
+        for number in range(17):
+            answers.take(Response(number, {"n": number}))
+        answers.take(Failure(None, {"code": 5, "message": "of nothing"}))
+        lost = asyncio.create_task(answers.result(0))
+        await anyio.lowlevel.checkpoint()
+
+        with anyio.fail_after(20):
+            assert await answers.result(1) == {"n": 1}
+            assert await answers.result(16) == {"n": 16}
+        assert not lost.done()
+        answers.lose(LinkLost("it went"))
+        with pytest.raises(LinkLost, match="it went"):
+            await lost

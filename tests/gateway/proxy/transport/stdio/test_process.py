@@ -14,7 +14,7 @@ from gateway.config.model import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.protocol.lines import PORTION
 from gateway.proxy.transport.server_link import ServerLog
-from gateway.proxy.transport.stdio.server_process import Child, run_child
+from gateway.proxy.transport.stdio.server_process import Child, GatheredBytes, run_child
 
 pytestmark = pytest.mark.anyio
 LOG = get_logger("test")
@@ -102,6 +102,72 @@ async def test_input_that_is_lost_with_the_process_does_not_end_what_is_still_in
 
     child.pipe_data_received(1, b"its last words\n")
     assert ear.said == b"its last words\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        (None, "its process closed its input or output"),
+        (0, "its process ended (exit code 0)"),
+        (3, "its process ended (exit code 3)"),
+        (-9, "its process ended (signal 9)"),
+    ],
+)
+async def test_end_says_how_the_process_left(code: int | None, cause: str) -> None:
+    class Left(PipesOfOneThatIsGone):
+        def get_returncode(self) -> int | None:
+            return code
+
+        def is_closing(self) -> bool:
+            return True
+
+    ended: list[str] = []
+    child = Child(lambda data: None, ended.append, LOG, ServerLog(LOG))
+    child.connection_made(cast("Any", Left()))
+    child.process_exited()
+    child.pipe_connection_lost(1, None)
+    for _ in range(5):
+        await anyio.lowlevel.checkpoint()
+
+    assert ended == [cause]
+
+
+@pytest.mark.parametrize("pipe", [0, 1])
+async def test_process_that_lives_on_without_its_input_or_output_ends_the_conversation(
+    monkeypatch: pytest.MonkeyPatch, pipe: int
+) -> None:
+    class Living(PipesOfOneThatIsGone):
+        def get_returncode(self) -> int | None:
+            return None
+
+    monkeypatch.setattr("gateway.proxy.transport.stdio.server_process._LAST_WORDS", 0.0)
+    ended, over = list[str](), anyio.Event()
+
+    def end(cause: str) -> None:
+        ended.append(cause)
+        over.set()
+
+    child = Child(lambda data: None, end, LOG, ServerLog(LOG))
+    child.connection_made(cast("Any", Living()))
+    child.pipe_connection_lost(2, None)
+    child.pipe_connection_lost(pipe, None)
+    with anyio.fail_after(20):
+        await over.wait()
+
+    assert ended == ["its process closed its input or output"]
+
+
+async def test_what_is_gathered_in_one_turn_is_written_at_once_where_it_grows_large() -> None:
+    sent: list[int] = []
+    gathered = GatheredBytes(lambda data: sent.append(len(data)))
+    gathered.add(b"x" * 64 * 1024)
+    before = [*sent]
+    gathered.add(b"y")
+    at_once = [*sent]
+    gathered.add(b"z")
+    await anyio.lowlevel.checkpoint()
+
+    assert (before, at_once, sent) == ([], [64 * 1024 + 1], [64 * 1024 + 1, 1])
 
 
 async def test_output_read_in_the_turn_in_which_the_exit_is_known_is_passed_on_before_the_end() -> None:
