@@ -38,6 +38,7 @@ _ALSO = {
     **dict.fromkeys(_ENGINE, (*_AGENT, *_CONTEXT)),
     # One server is mostly tested through the proxy, by real ones.
     **dict.fromkeys(("proxy/upstream", *_SERVER), ("proxy", "proxy/upstream")),
+    **dict.fromkeys(("proxy/transport/http", "proxy/transport/oauth"), ("proxy/transport/over_http",)),
     "toolcalls/schema": ("toolcalls/grammar",),
 }
 """By package: others whose tests should notice a change in it."""
