@@ -24,7 +24,7 @@ from gateway.errors import (
     TemplateRefused,
     UnknownTool,
 )
-from gateway.serve.http.errors import error_answer, error_response, no_such_path, replay_body
+from gateway.serve.http.errors import ReplicaAnswer, error_answer, error_response, no_such_path, replay_body
 from gateway.serve.http.request_parts import BodyOverLimit, BodyUnread
 
 
@@ -183,3 +183,59 @@ async def test_body_that_was_read_can_be_read_once_more_with_its_plain_length_an
     assert await read() == {"type": "http.request", "body": b"plain"}
     assert await read() == {"type": "http.disconnect"}
     assert scope["headers"] is old
+
+
+class Replicas:
+    """The other replica: it sends two events in three parts, and then breaks off; or it does not answer at all."""
+
+    def __init__(self, answers=True):
+        self.answers = answers
+
+    async def forward(self, owner, scope, receive, send, broken):
+        if not self.answers:
+            raise NotAnswered("gone")
+        assert owner == "other"
+        asked = (await receive())["body"]
+        await send({"type": "http.response.start", "status": 200, "headers": scope["headers"]})
+        for part in (b"a\n\nb", asked, b"\n\n"):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": broken(NotAnswered("broke off"))})
+
+
+async def answered_by(replicas, body):
+    """The messages of the answer to a request that is sent on, with this body if it was read."""
+    messages = []
+
+    async def receive():
+        return {"type": "http.request", "body": b"unread"}
+
+    async def send(message):
+        messages.append(message)
+
+    async def unanswered(error):
+        return error_response(503, str(error), code="replica_lost")
+
+    answer = ReplicaAnswer(
+        replicas, "other", body, unanswered=unanswered, broken=lambda error, events: f"{error} {events}".encode()
+    )
+    await answer({"type": "http", "path": "/", "headers": [(b"content-length", b"9")]}, receive, send)
+    return messages
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("body", "asked", "length"), [(None, b"unread", b"9"), (b"read", b"read", b"4"), (b"", b"", b"0")]
+)
+async def test_answer_of_another_replica_passes_and_its_break_says_how_many_events_came_before(body, asked, length):
+    start, *parts = await answered_by(Replicas(), body)
+
+    assert start["headers"] == [(b"content-length", length)]
+    assert b"".join(part["body"] for part in parts) == b"a\n\nb" + asked + b"\n\nbroke off 2"
+
+
+@pytest.mark.anyio
+async def test_replica_that_does_not_answer_leaves_the_answer_to_us():
+    start, part = await answered_by(Replicas(answers=False), None)
+
+    assert start["status"] == 503
+    assert json.loads(part["body"])["error"]["message"] == "gone"
