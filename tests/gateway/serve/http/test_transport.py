@@ -165,6 +165,24 @@ async def test_connection_that_is_held_back_reads_nothing_and_then_does_what_was
     assert inner.seen == ["paused", "resumed", "paused"]
 
 
+async def test_everything_else_is_the_inner_transport_s() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        loop, protocol, later = asyncio.get_running_loop(), asyncio.Protocol(), asyncio.Protocol()
+        real, _ = await loop.create_connection(lambda: protocol, sock=ours)
+        transport = GatheredWrites(real, NextTurn())
+        assert transport.get_protocol() is protocol
+        transport.set_protocol(later)
+        transport.set_write_buffer_limits(high=9, low=3)
+
+        assert real.get_protocol() is transport.get_protocol() is later
+        assert real.get_write_buffer_limits() == (3, 9)
+        assert (transport.can_write_eof(), transport.is_reading(), transport.is_closing()) == (True, True, False)
+        assert transport.get_extra_info("nothing", 5) == 5
+        transport.abort()
+        assert transport.is_closing()
+
+
 async def test_reading_of_a_closed_connection_is_left_as_it_is() -> None:
     transport, inner = gathering()
     transport.close()
