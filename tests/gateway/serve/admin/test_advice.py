@@ -182,6 +182,13 @@ def test_malformed_items_are_told_together_by_kind_of_flaw() -> None:
     ]
 
 
+def test_long_name_is_cut_where_it_is_shown() -> None:
+    (sentence,) = advice(tool("x" * 101, description=None))
+
+    assert "x" * 100 in sentence
+    assert "x" * 101 not in sentence
+
+
 @pytest.mark.parametrize(("count", "rest"), [(20, []), (22, ["2 more kinds of malformed fields in its lists"])])
 def test_at_most_20_kinds_of_flaws_are_told(count: int, rest: list[str]) -> None:
     malformed = [MalformedField("tools", "t", f"f{n}", "wrong", left_out=False) for n in range(count)]

@@ -106,13 +106,18 @@ def test_longer_line_is_shown_in_parts_of_160_characters() -> None:
     assert [line.text for line in found if line.kind] == [f'-{"x" * 88}"', f'+{"x" * 88}y"']
 
 
-def test_definitions_that_differ_nearly_everywhere_are_shown_as_one_change_between_its_lines_around() -> None:
+@pytest.mark.parametrize(("length", "whole"), [(500, False), (501, True)])
+def test_more_than_500_lines_that_differ_are_shown_as_one_change_between_the_lines_around(
+    length: int, whole: bool
+) -> None:
     before = {f"a{n}": 0 for n in range(3)}
     behind = {f"z{n}": 0 for n in range(3)}
-    middle = {f"m{n:03}": 0 for n in range(501)}
-    odd = {name: n % 2 for n, name in enumerate(middle, 1)}
+    middle = {f"m{n:03}": 0 for n in range(length)}
+    odd = {**{name: n % 2 for n, name in enumerate(middle, 1)}, f"m{length - 1}": 1}
     found = difference(before | middle | behind, before | odd | behind, frozenset())
 
     assert [line.text[3:7] for line in found[:2]] == ['"a1"', '"a2"']
-    assert [line.text[3:7] for line in found[-2:]] == ['"z0"', '"z1"']
-    assert [line.kind for line in found[2:-2]] == ["del"] * 41 + ["ins"] * 41
+    assert [line.kind for line in found[2:4]] == ["del", "del" if whole else "ins"]
+    if whole:
+        assert [line.text[3:7] for line in found[-2:]] == ['"z0"', '"z1"']
+        assert [line.kind for line in found[2:-2]] == ["del"] * 41 + ["ins"] * 41
