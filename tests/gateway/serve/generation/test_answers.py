@@ -154,6 +154,28 @@ async def test_silent_stream_says_what_its_api_has_for_that_or_a_comment() -> No
     assert sent == [b"", begins, b": still at work\n\n", says, b""]
 
 
+async def test_answer_that_ends_while_its_stream_begins_with_a_ping_is_sent_whole() -> None:
+    begins = anyio.Event()
+    sent: list[Message] = []
+
+    async def make(emit: Emit) -> None:
+        await begins.wait()
+
+    async def send(message: Message) -> None:
+        begins.set()
+        await anyio.wait_all_tasks_blocked()
+        sent.append(message)
+
+    form = ApiForm(lambda error: (500, {"fails": str(error)}))
+    new_reply = lambda: _Reply([{"lives": True}])  # noqa: E731
+    answer = StreamedAnswer(Answering(make, lambda outcome: None), new_reply, form, silence=0.001)
+    with anyio.fail_after(20):
+        await answer({"type": "http"}, anyio.sleep_forever, send)
+
+    pings = b'data: {"begins":true}\n\ndata: {"lives":true}\n\n'
+    assert [message.get("body") for message in sent] == [None, pings, b""]
+
+
 class _Client:
     """What a client of one answer got, and whether it stays."""
 
