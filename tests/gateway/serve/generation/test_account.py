@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from gateway.agent.events import Compacted, GenerationFinished, KeptFigures, TokenLogprob, ToolFinished
-from gateway.context.memory import RequestFigures
+from gateway.context.memory import Miss, RequestFigures
 from gateway.engine.interface import Timings
-from gateway.serve.generation.account import Account, logprob_entry, turn_numbers
+from gateway.serve.generation.account import Account, logprob_entry, prompt_figures, turn_numbers
 from gateway.toolcalls.stream.output_events import Diagnostic
 
 TIMINGS = Timings(prompt_n=30, cache_n=61, generated_n=5, prompt_seconds=0.1, generate_seconds=0.2)
@@ -87,6 +87,23 @@ def test_account_holds_what_was_added_and_names_the_fields_without_effect() -> N
         "ignored": ["user"],
         "diagnostics": [{"kind": "truncated", "message": "the stream ended inside a call", "index": 1}],
     }
+
+
+def test_prompt_says_why_tokens_were_lost_and_what_its_client_changed() -> None:
+    whole = RequestFigures(prompt=100, cached=61)
+    changed = replace(whole, reason="changed", recall_miss=Miss("changed", message=2, at=7, was="a", now="b"))
+    lost = replace(whole, reason="changed", recall_miss=Miss("changed", results_lost=True))
+
+    assert prompt_figures(whole) == whole.counts
+    assert prompt_figures(changed) == {
+        **whole.counts,
+        "reason": "changed",
+        "message": 2,
+        "at": 7,
+        "was": "a",
+        "now": "b",
+    }
+    assert prompt_figures(lost) == {**whole.counts, "reason": "changed", "results_lost": True}
 
 
 def test_log_probability_stands_with_its_token_and_one_that_is_missing_is_openai_s_lowest() -> None:

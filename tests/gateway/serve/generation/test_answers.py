@@ -154,6 +154,25 @@ async def test_silent_stream_says_what_its_api_has_for_that_or_a_comment() -> No
     assert sent == [b"", begins, b": still at work\n\n", says, b""]
 
 
+async def test_stream_that_has_not_been_silent_for_so_long_says_nothing_of_itself() -> None:
+    sent: list[bytes] = []
+
+    async def make(emit: Emit) -> None:
+        await anyio.wait_all_tasks_blocked()
+        await emit(Content("Hello"))
+
+    async def send(message: Message) -> None:
+        sent.append(message.get("body", b""))
+
+    form = ApiForm(lambda error: (500, {"fails": str(error)}))
+    new_reply = lambda: _Reply([{"lives": True}])  # noqa: E731
+    answer = StreamedAnswer(Answering(make, lambda outcome: None), new_reply, form, silence=3600)
+    with anyio.fail_after(20):
+        await answer({"type": "http"}, anyio.sleep_forever, send)
+
+    assert sent == [b"", b'data: {"begins":true}\n\ndata: {"says":"Hello"}\n\n', b""]
+
+
 async def test_answer_that_ends_while_its_stream_begins_with_a_ping_is_sent_whole() -> None:
     begins = anyio.Event()
     sent: list[Message] = []
