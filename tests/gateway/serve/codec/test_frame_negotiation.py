@@ -29,10 +29,10 @@ FOR_EVER = "public, max-age=31536000, immutable"
 A_WHILE = "public, max-age=300, stale-while-revalidate=86400"
 
 
-def client_of(wire: WireConfig | None = None, *, runs_bolt_ons: bool = False) -> httpx2.AsyncClient:
+def client_of(wire: WireConfig | None = None, *, runs_bolt_ons: bool = False, file: Path = FILE) -> httpx2.AsyncClient:
     maps = MapSet()
     maps.add(MAP)
-    maps.files[MAP.map_id] = FILE
+    maps.files[MAP.map_id] = file
     offer = WireOffer({"msgpack": DICTIONARY})
     documents = Documents(maps, offer, wire or WireConfig(), runs_bolt_ons=runs_bolt_ons)
     transport = httpx2.ASGITransport(Starlette(routes=documents.routes()))
@@ -131,6 +131,17 @@ async def test_document_that_a_client_has_is_not_sent_again(
     assert answer.headers["etag"] == tag
 
 
+async def test_map_that_a_client_has_is_not_read_again_and_one_whose_file_is_gone_is_said_to_be(
+    tmp_path: Path,
+) -> None:
+    path = f"{KNOWN}/maps/sha256/{DIGEST}.json"
+    async with client_of(file=tmp_path / "gone.json") as client:
+        has, has_not = await client.get(path, headers={"if-none-match": f'"{DIGEST}"'}), await client.get(path)
+
+    assert (has.status_code, has_not.status_code) == (304, 404)
+    assert "its file can no longer be read" in has_not.json()["error"]["message"]
+
+
 def test_interactive_streams_wait_as_long_as_the_settings_say_and_others_as_their_policy_does() -> None:
     offer = WireOffer.of(WireConfig(max_delay=0.5))
 
@@ -184,3 +195,24 @@ def test_client_that_is_too_old_is_told_which_version_it_needs() -> None:
     assert answer.body == (
         b'{"error":"codec_version_required","minimum_version":"0.4","required_features":[],"client_version":"0.2"}'
     )
+
+
+@pytest.mark.parametrize(
+    ("header", "since"),
+    [
+        ("Codec-Tokenizer-Map", (0, 2)),
+        ("Codec-Tokenizer-Map-Hash", (0, 2)),
+        ("Codec-Zstd-Dict", (0, 2)),
+        ("Codec-Latent-Map", (0, 3)),
+        ("Codec-Map", (0, 3)),
+        ("Codec-Safety-Policy", (0, 4)),
+        ("Codec-Safety-Policy-Hash", (0, 4)),
+        ("Content-Type", (0, 0)),
+    ],
+)
+def test_header_is_sent_to_clients_from_the_version_on_that_has_it(header: str, since: tuple[int, int]) -> None:
+    versions = [(0, minor) for minor in range(6)] + [(1, 0)]
+
+    assert [version for version in versions if Visible(version)([header])] == [
+        version for version in versions if version >= since
+    ]

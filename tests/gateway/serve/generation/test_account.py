@@ -91,19 +91,21 @@ def test_account_holds_what_was_added_and_names_the_fields_without_effect() -> N
 
 def test_prompt_says_why_tokens_were_lost_and_what_its_client_changed() -> None:
     whole = RequestFigures(prompt=100, cached=61)
-    changed = replace(whole, reason="changed", recall_miss=Miss("changed", message=2, at=7, was="a", now="b"))
-    lost = replace(whole, reason="changed", recall_miss=Miss("changed", results_lost=True))
+    changed = replace(
+        whole, reason="client_changed", recall_miss=Miss("client_changed", message=2, at=7, was="a", now="b")
+    )
+    lost = replace(whole, reason="client_changed", recall_miss=Miss("client_changed", results_lost=True))
 
     assert prompt_figures(whole) == whole.counts
     assert prompt_figures(changed) == {
         **whole.counts,
-        "reason": "changed",
+        "reason": "client_changed",
         "message": 2,
         "at": 7,
         "was": "a",
         "now": "b",
     }
-    assert prompt_figures(lost) == {**whole.counts, "reason": "changed", "results_lost": True}
+    assert prompt_figures(lost) == {**whole.counts, "reason": "client_changed", "results_lost": True}
 
 
 def test_log_probability_stands_with_its_token_and_one_that_is_missing_is_openai_s_lowest() -> None:
