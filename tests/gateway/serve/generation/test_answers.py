@@ -284,6 +284,23 @@ async def test_whole_answer_is_json_with_the_headers_of_its_api() -> None:
     assert (client.headers["content-type"], client.headers["x-api"]) == ("application/json", "1")
 
 
+async def test_whole_answer_holds_what_its_events_say() -> None:
+    class Told(_Reply):
+        told = ""
+
+        def feed(self, event: AgentEvent) -> list[dict[str, Any]]:
+            self.told += event.text if isinstance(event, Content) else ""
+            return []
+
+        def completion(self) -> dict[str, Any]:
+            return {"says": self.told}
+
+    client = _Client()
+    await WholeAnswer(Answering(_works, lambda _: None), Told, _form())({"type": "http"}, client.receive, client.send)
+
+    assert client.body == b'{"says":"Hello"}'
+
+
 async def test_stream_is_kept_by_no_cache_and_ends_with_what_its_api_ends_with() -> None:
     client = _Client()
     form = _form(last=b"data: [DONE]\n\n", headers={"x-api": "1"})
