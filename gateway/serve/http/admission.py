@@ -45,9 +45,7 @@ class TrustedProxies:
         written = b",".join(value for name, value in headers if name == _FORWARDED).decode("latin-1")
         for part in reversed(written.split(",")):
             address = _address(part.strip())
-            if address is None:
-                return None
-            if not self._has(address):
+            if address is None or not self._has(address):
                 return address
         return None
 

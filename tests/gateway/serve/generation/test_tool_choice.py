@@ -46,3 +46,34 @@ def test_what_is_no_choice_is_refused(given: Any) -> None:
         read_choice(given)
 
     assert refused.value.param == "tool_choice"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"mode": "none"}, "tool_choice.mode"),
+        ({"mode": None}, "tool_choice.mode"),
+        ({"tools": []}, "tool_choice.tools"),
+        ({"tools": {"name": "a"}}, "tool_choice.tools"),
+        ({"tools": [{"name": f"t{n}"} for n in range(1025)]}, "tool_choice.tools"),
+        ({"tools": [{"name": "a"}, {"type": "web_search"}]}, "tool_choice.tools[1]"),
+        ({"tools": ["a"]}, "tool_choice.tools[0]"),
+    ],
+)
+def test_list_of_allowed_tools_is_refused_by_the_place_of_what_is_wrong(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(RequestInvalid) as refused:
+        read_choice({"type": "allowed_tools", **ALLOWED, **fields})
+
+    assert refused.value.param == param
+    assert str(refused.value).startswith(f"{param}: expected ")
+
+
+def test_allowed_tools_may_be_required_and_each_is_named_once() -> None:
+    tools = [{"name": name} for name in ("b", "a", "b")]
+
+    assert read_choice({"type": "allowed_tools", "mode": "required", "tools": tools}) == ToolChoice(
+        "required", ("b", "a")
+    )
+    many = [{"name": f"t{n}"} for n in range(1024)]
+    allowed = read_choice({"type": "allowed_tools", "mode": "auto", "tools": many})
+    assert allowed == ToolChoice("auto", tuple(f"t{n}" for n in range(1024)))

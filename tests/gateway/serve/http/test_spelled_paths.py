@@ -3,8 +3,9 @@
 import sys
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
-from gateway.serve.http.request_layers import path_as_served
+from gateway.serve.http.request_layers import SpelledPaths, path_as_served
 
 CHAT = "/v1/chat/completions"
 
@@ -58,3 +59,37 @@ def test_repeated_root_is_taken_off_at_once() -> None:
 
     assert served == "/v1/models"
     assert steps < 50
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("kind", "path", "served"),
+    [
+        ("http", "/chat/completions", CHAT),
+        ("http", CHAT, CHAT),
+        ("websocket", "/chat/completions", "/chat/completions"),
+    ],
+)
+async def test_app_is_asked_for_the_path_that_is_meant(kind: str, path: str, served: str) -> None:
+    seen: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope)
+
+    asked = {"type": kind, "path": path, "raw_path": path.encode()}
+    await SpelledPaths(app)(asked, None, None)  # pyright: ignore[reportArgumentType]
+
+    assert seen == [{"type": kind, "path": served, "raw_path": served.encode()}]
+    assert asked["path"] == path
+
+
+@pytest.mark.anyio
+async def test_start_and_stop_of_the_app_have_no_path() -> None:
+    seen: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope)
+
+    await SpelledPaths(app)({"type": "lifespan"}, None, None)  # pyright: ignore[reportArgumentType]
+
+    assert seen == [{"type": "lifespan"}]

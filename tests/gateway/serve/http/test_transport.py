@@ -41,6 +41,19 @@ class Recorder(asyncio.Transport):
     def is_closing(self) -> bool:
         return bool(self.seen) and self.seen[-1] in ("closed", "aborted")
 
+    reads = True
+
+    def is_reading(self) -> bool:
+        return self.reads
+
+    def pause_reading(self) -> None:
+        self.reads = False
+        self.seen.append("paused")
+
+    def resume_reading(self) -> None:
+        self.reads = True
+        self.seen.append("resumed")
+
 
 def gathering() -> tuple[GatheredWrites, Recorder]:
     inner = Recorder()
@@ -114,6 +127,70 @@ async def test_much_is_not_held_so_that_a_slow_reader_is_noticed() -> None:
     assert len(inner.seen) == 1
 
 
+async def test_a_write_of_just_the_bound_is_held_until_the_next_turn() -> None:
+    transport, inner = gathering()
+    transport.write(b"a" * 64 * 1024)
+    assert inner.seen == []
+    await anyio.lowlevel.checkpoint()
+
+    assert inner.seen == [b"a" * 64 * 1024]
+    assert transport.handed_over == 64 * 1024
+    transport.write(b"b")
+    assert transport.handed_over == 64 * 1024 + 1
+
+
+async def test_reading_is_paused_and_resumed_once_however_often_it_is_asked_for() -> None:
+    transport, inner = gathering()
+    transport.resume_reading()
+    transport.pause_reading()
+    transport.pause_reading()
+    transport.resume_reading()
+    transport.resume_reading()
+
+    assert inner.seen == ["paused", "resumed"]
+
+
+async def test_connection_that_is_held_back_reads_nothing_and_then_does_what_was_last_asked_for() -> None:
+    transport, inner = gathering()
+    transport.hold_back(held=True)
+    transport.pause_reading()
+    transport.resume_reading()
+    assert inner.seen == ["paused"]
+    transport.hold_back(held=False)
+    assert inner.seen == ["paused", "resumed"]
+
+    transport.hold_back(held=True)
+    transport.pause_reading()
+    transport.hold_back(held=False)
+    assert inner.seen == ["paused", "resumed", "paused"]
+
+
+async def test_everything_else_is_the_inner_transport_s() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        loop, protocol, later = asyncio.get_running_loop(), asyncio.Protocol(), asyncio.Protocol()
+        real, _ = await loop.create_connection(lambda: protocol, sock=ours)
+        transport = GatheredWrites(real, NextTurn())
+        assert transport.get_protocol() is protocol
+        transport.set_protocol(later)
+        transport.set_write_buffer_limits(high=9, low=3)
+
+        assert real.get_protocol() is transport.get_protocol() is later
+        assert real.get_write_buffer_limits() == (3, 9)
+        assert (transport.can_write_eof(), transport.is_reading(), transport.is_closing()) == (True, True, False)
+        assert transport.get_extra_info("nothing", 5) == 5
+        transport.abort()
+        assert transport.is_closing()
+
+
+async def test_reading_of_a_closed_connection_is_left_as_it_is() -> None:
+    transport, inner = gathering()
+    transport.close()
+    transport.pause_reading()
+
+    assert inner.seen == ["closed"]
+
+
 async def test_close_comes_after_what_was_written() -> None:
     transport, inner = gathering()
     transport.write(b"last words")
@@ -171,6 +248,7 @@ async def test_a_real_socket_s_reader_gets_everything_in_order() -> None:
         with anyio.fail_after(20):
             assert await loop.sock_recv(theirs, 10) == b"12"
             transport.write(b"3")
+            assert transport.unacknowledged() >= 1
             transport.close()
             assert await loop.sock_recv(theirs, 10) == b"3"
             assert await loop.sock_recv(theirs, 10) == b""

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from gateway.serve.mcp.event_streams import EventHistory, EventStream
+from gateway.serve.mcp.event_streams import EventHistory, EventLog, EventStream
+from gateway.shared import StoreBounds, StoreRecord
 
 pytestmark = pytest.mark.anyio
 
@@ -129,3 +130,77 @@ async def test_frame_is_sent_as_it_is(stream):
     stream.put(frame)
 
     assert events_of(reader.take()) == [("7-1", frame.decode())]
+
+
+class Store:
+    """A shared store that keeps what it gets only when the test lets it."""
+
+    def __init__(self):
+        self.kept = []
+        self.writers = []
+
+    def run_in_background(self, work):
+        self.writers.append(work)
+
+    async def keep_last(self, kind, owner, record, bounds):
+        self.kept.append((kind, owner, record, bounds))
+
+    async def write(self):
+        """Do all that was begun. Returns how much of it there was."""
+        writers, self.writers = self.writers, []
+        for writer in writers:
+            await writer
+        return len(writers)
+
+
+BOUNDS = StoreBounds(1, 1, 60.0)
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+@pytest.fixture
+def log(store):
+    return EventLog(store, BOUNDS, "ann", "s")
+
+
+async def test_events_are_kept_one_behind_the_other_and_the_last_by_the_name_of_its_stream(store, log):
+    log.write(3, 1, b"a")
+    log.write(3, 2, b"b")
+
+    assert await store.write() == 1
+    assert store.kept == [
+        ("event", "ann", StoreRecord("s 3-1", None, b"a", ("s 3",)), BOUNDS),
+        ("event", "ann", StoreRecord("s 3-2", "s 3-1", b"b", ("s 3",)), BOUNDS),
+    ]
+    log.write(3, 3, b"c")
+    assert await store.write() == 1
+    assert store.kept[-1][2].value == b"c"
+
+
+async def test_event_that_was_written_ahead_is_not_written_again_when_it_is_read(store, log):
+    log.write(3, 1, b"a", ahead=True)
+    log.write(3, 1, b"a", ahead=True)
+    log.write(3, 1, b"a")
+    await store.write()
+    assert [record.value for _, _, record, _ in store.kept] == [b"a"]
+
+    log.write(3, 1, b"anew")
+    await store.write()
+    assert [record.value for _, _, record, _ in store.kept] == [b"a", b"anew"]
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "kept"), [(1024, 10, 1024), (1025, 10, 1024), (4, 1024 * 256, 4), (5, 1024 * 256, 4)]
+)
+async def test_events_that_wait_for_the_store_are_bounded_and_the_oldest_are_left_out(store, log, count, size, kept):
+    for number in range(1, count + 1):
+        log.write(3, number, b"x" * size)
+    await store.write()
+    log.write(4, 1, b"x" * 1024 * 1024)
+    await store.write()
+
+    written = [record.id for _, _, record, _ in store.kept]
+    assert written == [*(f"s 3-{number}" for number in range(count - kept + 1, count + 1)), "s 4-1"]

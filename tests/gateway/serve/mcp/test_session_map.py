@@ -81,3 +81,13 @@ def test_any_header_gives_the_map_or_our_own_refusal(header):
 
     assert found in (MAP, None)
     assert MAP.map_id in message
+
+
+def test_request_names_its_own_map_or_has_that_of_its_client():
+    named = {"_meta": {"ai.codec/map": MAP.map_id}}
+
+    assert MAPS.choose(named, None) is MAP
+    assert MAPS.choose({"_meta": {}}, MAP) is MAP
+    assert MAPS.choose({}, None) is None
+    with pytest.raises(MapUnknown, match="must be a string"):
+        MAPS.choose({"_meta": {"ai.codec/map": None}}, MAP)

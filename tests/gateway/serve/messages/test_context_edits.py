@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
-from gateway.context.history.shortening import CLEARED
+from gateway.agent.compaction import Compaction
+from gateway.context.history.shortening import CLEARED, Clearing
 from gateway.context.memory import ContextChange
+from gateway.errors import RequestInvalid
+from gateway.serve.messages.context_edits import CompactNow, ContextEdits, ContextManagement
 
 pytestmark = pytest.mark.anyio
 
@@ -101,3 +104,68 @@ async def test_invalid_edit_is_named_by_its_place(site, edit) -> None:
 
     assert answer.status_code == 400
     assert "context_management.edits[0]" in answer.json()["error"]["message"]
+
+
+def edits_of(*edits: dict[str, Any], now: CompactNow | None = None) -> ContextEdits:
+    return ContextEdits(ContextManagement(edits=edits), now)
+
+
+def amount(value: int | None, kind: str = "input_tokens") -> dict[str, Any]:
+    return {"type": kind, "value": value}
+
+
+async def test_request_without_edits_asks_for_nothing() -> None:
+    nothing = ContextEdits(None, None)
+    empty = ContextEdits(ContextManagement(), None)
+
+    assert (nothing.compaction, nothing.clearing, nothing.unserved, nothing.asked) == (None, None, [], False)
+    assert (empty.compaction, empty.clearing, empty.unserved, empty.asked) == (None, None, [], True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "meant"),
+    [
+        ({}, Clearing()),
+        ({"trigger": amount(500), "keep": amount(0, "tool_uses")}, Clearing(tokens=500, keep=0)),
+        ({"trigger": amount(7, "tool_uses")}, Clearing(tokens=None, uses=7)),
+        ({"trigger": amount(None, "tool_uses")}, Clearing(tokens=None, uses=0)),
+        ({"trigger": amount(None)}, Clearing()),
+        ({"clear_at_least": amount(9)}, Clearing(least=9)),
+        ({"exclude_tools": ["look"]}, Clearing(excluded=frozenset({"look"}))),
+        ({"clear_tool_inputs": True}, Clearing(inputs=True)),
+        ({"clear_tool_inputs": False}, Clearing(inputs=False)),
+        ({"clear_tool_inputs": ["look"]}, Clearing(inputs=frozenset({"look"}))),
+    ],
+)
+async def test_clearing_of_results_in_the_agents_terms(fields: dict[str, Any], meant: Clearing) -> None:
+    assert edits_of({"type": "clear_tool_uses_20250919", **fields}).clearing == meant
+
+
+@pytest.mark.parametrize(
+    ("fields", "meant"),
+    [
+        ({}, Compaction(150_000, "", False)),
+        ({"trigger": amount(60_000)}, Compaction(60_000, "", False)),
+        ({"instructions": "Be brief.", "pause_after_compaction": True}, Compaction(150_000, "Be brief.", True)),
+    ],
+)
+async def test_summary_in_the_agents_terms(fields: dict[str, Any], meant: Compaction) -> None:
+    assert edits_of({"type": "compact_20260112", **fields}).compaction == meant
+
+
+@pytest.mark.parametrize("instructions", [None, "Be brief."])
+async def test_summary_that_is_asked_for_now_is_all_of_the_answer(instructions: str | None) -> None:
+    edits = edits_of({"type": "compact_20260112"}, now=CompactNow(instructions=instructions))
+
+    assert edits.compaction == Compaction(instructions=instructions or "", ends=True)
+
+
+async def test_16_edits_are_read_and_not_one_more() -> None:
+    edit = {"type": "forget_20270101"}
+
+    assert edits_of(*[edit] * 16).unserved == ["context_management: forget_20270101"] * 16
+    with pytest.raises(ValueError, match="at most 16"):
+        edits_of(*[edit] * 17)
+    with pytest.raises(RequestInvalid, match=r"edits\[1\]"):
+        edits_of(edit, {"type": "clear_tool_uses_20250919", "exclude_tools": ["t"] * 1025})
+    assert edits_of({"type": "clear_tool_uses_20250919", "exclude_tools": ["t"] * 1024}).clearing is not None
