@@ -53,7 +53,7 @@ unit: $(READY) ## the test suite, with two processes for each core; files stay w
 	@echo "== tests";        $(BIN)/pytest --quiet --numprocesses auto --dist loadfile
 
 coverage: $(READY) ## run the tests of the tool-call parsers, and fail where a branch of theirs is not covered
-	@CODEC_FUZZ=1 $(BIN)/coverage run --branch --source=gateway/toolcalls -m pytest -q --hypothesis-seed=1 -m "not engine" tests/gateway/toolcalls tests/gateway/cli
+	@$(BIN)/coverage run --branch --source=gateway/toolcalls -m pytest -q -m "not engine" tests/gateway/toolcalls tests/gateway/cli
 	@$(BIN)/coverage report --show-missing --skip-covered --fail-under=100
 
 fuzz: $(READY) ## all cases of which the suite takes a part, and the properties with fresh seeds, for MINUTES (10)
