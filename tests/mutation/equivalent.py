@@ -70,9 +70,9 @@ EQUIVALENT: Final = {
     "gateway/shared/shared_store.py: self._store.back_for < seconds  ->  self._store.back_for <= seconds": _MADE_UP,
     "gateway/shared/shared_store.py: -most <= seconds <= most  ->  -most < seconds <= most": _MADE_UP,
     "gateway/shared/shared_store.py: 8  ->  9": _LENGTH,
-    "gateway/shared/store_interface.py: 1  ->  2": "a depth without a limit: more than the store follows either way",
-    "gateway/shared/store_interface.py: 20  ->  40": (
-        "a depth without a limit: more than the store follows either way"
+    **dict.fromkeys(
+        (f"gateway/shared/store_interface.py: {depth}  ->  {2 * depth}" for depth in (1, 20)),
+        "a depth without a limit: more than the store follows either way",
     ),
     "gateway/shared/store_records.py: 18  ->  36": _LENGTH,
     "gateway/toolcalls/schema/merge.py: len(found) > 1  ->  len(found) >= 1": "one schema united is that schema",

@@ -4,12 +4,12 @@ import asyncio
 import json
 from typing import Any, cast
 
-import anyio.lowlevel
 import pytest
 
 from gateway.errors import RpcError
 from gateway.protocol.messages import INTERNAL_ERROR, Request
 from gateway.proxy.transport.server_link import MOST, ServerLog, ServerQuestions
+from tests.gateway.proxy.transport.kept_log import KeptLog, settled
 
 pytestmark = pytest.mark.anyio
 
@@ -64,30 +64,9 @@ def person() -> Person:
     return Person()
 
 
-class Log:
-    """Keeps what is logged."""
-
-    def __init__(self) -> None:
-        self.entries: list[dict[str, Any]] = []
-
-    def warning(self, event: str, **fields: Any) -> None:
-        self.entries.append({"event": event, **fields})
-
-
 @pytest.fixture
-def log() -> Log:
-    return Log()
-
-
-@pytest.fixture
-def questions(server: Server, log: Log) -> ServerQuestions:
+def questions(server: Server, log: KeptLog) -> ServerQuestions:
     return ServerQuestions(server.send, ServerLog(cast("Any", log)))
-
-
-async def settled() -> None:
-    """Everything that can go on without the server or the person has done so, and tasks that ended are forgotten."""
-    for _ in range(10):
-        await anyio.lowlevel.checkpoint()
 
 
 def ask(number: int | str, method: str = "roots/list", **params: Any) -> Request:

@@ -181,9 +181,24 @@ def test_stream_names_the_dictionary_only_where_it_is_compressed_with_it() -> No
 
 
 @pytest.mark.parametrize(
-    ("value", "version"), [("V2.3", (2, 3)), ("1234.5678", (1234, 5678)), ("12345.6789", (0, 2)), ("1", (0, 2))]
+    ("value", "version"),
+    [
+        (None, (0, 2)),
+        ("0.4", (0, 4)),
+        (" v0.4.1", (0, 4)),
+        ("1.0", (1, 0)),
+        ("V2.3", (2, 3)),
+        ("1234.5678", (1234, 5678)),
+        ("12345.6789", (0, 2)),
+        ("1", (0, 2)),
+        ("new", (0, 2)),
+        ("0.x", (0, 2)),
+        ("", (0, 2)),
+    ],
 )
-def test_version_is_two_numbers_of_eight_digits_in_all(value: str, version: tuple[int, int]) -> None:
+def test_version_is_read_leniently_as_two_numbers_of_eight_digits_in_all(
+    value: str | None, version: tuple[int, int]
+) -> None:
     assert read_version(value) == version
 
 

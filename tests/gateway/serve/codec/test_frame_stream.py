@@ -9,7 +9,7 @@ import pytest
 from gateway.agent.events import IdsGenerated
 from gateway.errors import EngineUnavailable
 from gateway.observe.metrics import Metrics
-from gateway.serve.codec.frame_negotiation import Visible, WireOffer, read_version
+from gateway.serve.codec.frame_negotiation import Visible, WireOffer
 from gateway.serve.codec.frames import FramedAnswer, FramePump, FrameReply
 from gateway.serve.generation.answers import Answering
 from gateway.serve.http.request_layers import EXPIRED
@@ -117,22 +117,6 @@ async def test_batch_holds_everything_but_the_first_ids_until_the_end():
     await pump.put(LAST)
 
     assert [frame.ids for frame in socket.frames] == [(0,), tuple(range(1, 100))]
-
-
-@pytest.mark.parametrize(
-    ("value", "version"),
-    [
-        (None, (0, 2)),
-        ("0.4", (0, 4)),
-        (" v0.4.1", (0, 4)),
-        ("1.0", (1, 0)),
-        ("new", (0, 2)),
-        ("0.x", (0, 2)),
-        ("", (0, 2)),
-    ],
-)
-def test_client_version_is_read_leniently(value, version):
-    assert read_version(value) == version
 
 
 def test_client_is_sent_no_header_that_is_newer_than_it():

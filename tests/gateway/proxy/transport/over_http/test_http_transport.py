@@ -5,13 +5,14 @@ import json
 from collections.abc import Callable
 from typing import Any, cast
 
-import anyio.lowlevel
+import anyio
 import pytest
 
 from gateway.http1.origin import read_url
 from gateway.proxy.transport.http.channel import Channel
 from gateway.proxy.transport.http.http_transport import HttpTransport
 from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError, Unfit
+from tests.gateway.proxy.transport.kept_log import KeptLog, settled
 
 pytestmark = pytest.mark.anyio
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
@@ -72,16 +73,6 @@ class Client:
         return {"asked": method}
 
 
-class Log:
-    """Keeps what is logged."""
-
-    def __init__(self) -> None:
-        self.entries: list[dict[str, Any]] = []
-
-    def warning(self, event: str, **fields: Any) -> None:
-        self.entries.append({"event": event, **fields})
-
-
 @pytest.fixture
 def network() -> Network:
     return Network()
@@ -93,12 +84,7 @@ def client() -> Client:
 
 
 @pytest.fixture
-def log() -> Log:
-    return Log()
-
-
-@pytest.fixture
-def transport_to(network: Network, client: Client, log: Log) -> Callable[..., HttpTransport]:
+def transport_to(network: Network, client: Client, log: KeptLog) -> Callable[..., HttpTransport]:
     """Makes a transport whose messages get these answers, in turn."""
 
     def make(*answers: Answering, version: str = HANDSHAKE) -> HttpTransport:
@@ -121,11 +107,6 @@ def events(*messages: dict[str, Any] | bytes, kind: str = "message") -> Answerin
 
 async def ask(transport: HttpTransport) -> dict[str, Any]:
     return await transport.request("tools/call", {"name": "x"})
-
-
-async def settled() -> None:
-    for _ in range(20):
-        await anyio.lowlevel.checkpoint()
 
 
 async def test_json_answer_is_the_result_and_its_connection_is_given_back(transport_to, network):

@@ -5,11 +5,11 @@ import json
 from collections.abc import Callable
 from typing import Any, cast
 
-import anyio.lowlevel
 import pytest
 
 from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError, Unfit
 from gateway.proxy.transport.stdio.stdio_transport import StdioTransport
+from tests.gateway.proxy.transport.kept_log import KeptLog, settled
 
 pytestmark = pytest.mark.anyio
 BOUND = 1000
@@ -61,22 +61,6 @@ class Client:
         self.late.append("answered")
 
 
-class Log:
-    """Keeps what is logged."""
-
-    def __init__(self) -> None:
-        self.entries: list[dict[str, Any]] = []
-
-    def warning(self, event: str, **fields: Any) -> None:
-        self.entries.append({"event": event, **fields})
-
-
-async def settled() -> None:
-    """Everything that can go on without the server has done so."""
-    for _ in range(10):
-        await anyio.lowlevel.checkpoint()
-
-
 @pytest.fixture
 def pipe() -> Pipe:
     return Pipe()
@@ -88,12 +72,7 @@ def client() -> Client:
 
 
 @pytest.fixture
-def log() -> Log:
-    return Log()
-
-
-@pytest.fixture
-async def transport(pipe: Pipe, client: Client, log: Log) -> StdioTransport:
+async def transport(pipe: Pipe, client: Client, log: KeptLog) -> StdioTransport:
     transport = StdioTransport(client, line_bound=BOUND, log=cast("Any", log))
     transport.talk_over(pipe)
     return transport
