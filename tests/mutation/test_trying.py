@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.mutation.trying import Known
+
 ROOT = Path(__file__).parents[2]
 CASES = """
 import pytest
@@ -48,3 +50,25 @@ def test_lines_are_noted_though_a_test_before_took_the_tracer_away(tmp_path: Pat
     show = "print(*{test for tests in known.lines['gateway/escape.py'].values() for test in tests if test})"
 
     assert told(tmp_path, LOST, show).split()[0].endswith("::test_second")
+
+
+FUNCTIONS = """
+def outer():
+    before()
+    async def inner():
+        try:
+            work()
+        finally:
+            clean_up()
+    after()
+"""
+
+
+def test_tests_of_the_whole_function_come_after_those_of_the_line(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(FUNCTIONS, encoding="utf-8")
+    lines = {"3": ["outside"], "6": ["works", "cleans"], "8": ["cleans"]}
+    known = Known(dict.fromkeys(("cleans", "outside", "works"), 1.0), {str(module): lines})
+
+    assert known.tests_of(str(module), range(8, 9)) == ["cleans", "works"]
+    assert known.tests_of(str(module), range(3, 4)) == ["outside", "cleans", "works"]

@@ -56,13 +56,17 @@ class Known:
         """The tests that can notice a change in these lines: all that touch the module, where it belongs to no test."""
         by_line, own = self.lines[path], f"/test_{Path(path).stem}.py"
         found = {test for line in lines for test in by_line.get(str(line), ())}
+        near = found
         if "" in found:
             found = {test for tests in by_line.values() for test in tests} - {""} or {*self.seconds}
             # One that looks only at the module's constants runs none of its lines.
             found |= {test for test in self.seconds if own in test}
-        known = found & self.seconds.keys()
+        else:
+            # Python 3.11 does not trace what a coroutine runs after an exception was thrown into it.
+            near = {test for line in function_at(Path(path), lines) for test in by_line.get(str(line), ())} - {""}
+        known = (found | near) & self.seconds.keys()
         tests, left = list[str](), float(_ENOUGH)
-        for test in sorted(known, key=lambda test: (own not in test, self.seconds[test], test)):
+        for test in sorted(known, key=lambda test: (test not in found, own not in test, self.seconds[test], test)):
             left -= self.seconds[test]
             if tests and left < 0:
                 break
@@ -156,6 +160,17 @@ def first_over(trials: Iterable[Trial]) -> Trial:
     first = min(trials, key=lambda trial: trial.until)
     over = select.select([trial.over for trial in trials], [], [], max(0, first.until - time.monotonic()))[0]
     return next((trial for trial in trials if trial.over in over), first)
+
+
+def function_at(path: Path, lines: range) -> range:
+    """The lines inside the innermost function that holds these; these, where none does."""
+    found = lines
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = range(node.body[0].lineno, (node.end_lineno or 0) + 1)
+            if lines.start in inside and (found is lines or len(inside) < len(found)):
+                found = inside
+    return found
 
 
 def lines_of(mutant: Mutant) -> range:
