@@ -266,19 +266,17 @@ _AFTER: Final[Mapping[int | None, tuple[int, re.Pattern[bytes]]]] = {
     None: (2, _pattern(rb",_(?:J_,_I|I_,_J)_\}\Z")),
 }
 """What must be behind the result, and the number of its commas, by the group of `_BEFORE` that matched last."""
-_USUAL: Final = b'{"jsonrpc":"2.0","id":'
-_RESULT: Final = b',"result":'
-_NUMBER: Final = re.compile(rb"[1-9][0-9]{0,17}")
+_USUAL: Final = re.compile(rb'\{"jsonrpc":"2\.0","id":([1-9][0-9]{0,17}),"result":')
+"""How most servers begin their answers: one pattern without blanks takes a fifth of what those above do."""
 
 
 def parse_answer(data: bytes) -> RpcMessage | Malformed:
     """Like `parse_message`, for what a server sends: a result keeps the bytes in which it came, where it can."""
-    # Most servers write their answers like this, and most are small: it costs a fifth of what the patterns do.
-    if data.startswith(_USUAL) and (end := data.find(_RESULT, 22, 52)) > 0 and _NUMBER.fullmatch(data, 22, end):
+    if (usual := _USUAL.match(data)) is not None:
         line = data if data.endswith(b"}") else data.rstrip(b" \t\r\n")
         if not line.endswith(b"}"):
             return parse_message(data)
-        number, json = line[22:end], line[end + 10 : -1].rstrip()
+        number, json = usual[1], line[usual.end() : -1].rstrip()
     else:
         found = _split(data)
         if found is None:

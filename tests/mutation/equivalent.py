@@ -44,9 +44,6 @@ EQUIVALENT: Final = {
     "data.count(b'\\n') + data.count(b'\\r') < PORTION": _SHORT_CUT,
     "gateway/protocol/messages.py: if type(code) is int and isinstance(message, str):  ->  if False:": _SHORT_CUT,
     "gateway/protocol/messages.py: if not names_no_number(data):  ->  if False:": _SHORT_CUT,
-    "gateway/protocol/messages.py: (end := data.find(_RESULT, 22, 52)) > 0  ->  "
-    "(end := data.find(_RESULT, 22, 52)) >= 0": _SHORT_CUT,
-    "gateway/protocol/messages.py: 52  ->  104": _SHORT_CUT,
     "gateway/proxy/approvals.py: 10  ->  11": "one invisible character is spelled out as ten, so more are never there",
     "gateway/proxy/approvals.py: 128  ->  256": _LENGTH,
     "gateway/proxy/approvals.py: 200  ->  400": _LENGTH,

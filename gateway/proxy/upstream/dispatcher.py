@@ -242,7 +242,8 @@ class Dispatcher:
                         attempt.receiver = TimedCaller(caller, clock)
                     return await self._ask(attempt)
                 finally:
-                    self._leave()
+                    self.gate.leave()
+                    self._supervisor.maintenance.used()
         except TimeoutError:
             raise self._too_late(attempt, clock) from None
         finally:
@@ -262,7 +263,7 @@ class Dispatcher:
         return self.unavailable(f"it failed {failures} times in a row and is not called for another {wait:.1f} s")
 
     async def _wait_for_turn(self, principal: Principal) -> None:
-        """Get a turn when the gate has no free place; each turn needs one `_leave`."""
+        """Get a turn when the gate has no free place; each turn needs one `gate.leave`."""
         came = monotonic()
         try:
             await self._queue(principal)
@@ -281,10 +282,6 @@ class Dispatcher:
         finally:
             if over is None:
                 self._queued.give_back(principal)
-
-    def _leave(self) -> None:
-        self.gate.leave()
-        self._supervisor.maintenance.used()
 
     async def _ask(self, attempt: _Attempt) -> dict[str, Any]:
         caller, method = attempt.caller, attempt.method

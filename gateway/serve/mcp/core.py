@@ -315,7 +315,7 @@ class McpCore:
             named = self._links.named_limit(params, call.headers, call.session)
         except RpcError as error:
             return _refuse(error)
-        if token_map is None and self._recorder is None and not self._links.limit_for(named):
+        if named is None and token_map is None and self._recorder is None and not self._links.limit:
             return self.servers.call_tool(params, call)
         return self._of_call(params, call, token_map, named)
 

@@ -82,14 +82,16 @@ class ResultLinks:
         """
         self._store = store
         self._new_name = new_name
-        self._limit = limit
+        self.limit = 0 if store is None else limit and max(limit, _LEAST)
+        """Characters of a result that a client takes that names no limit; 0: all."""
         self._kept = dict[str, KeptText]()
         self._most_names = _MOST_NAMES
 
     def limit_for(self, named: int | None) -> int:
         """Return how many characters of a result a client takes that named this limit, or none; 0: all."""
-        limit = 0 if self._store is None else self._limit if named is None else named
-        return limit and max(limit, _LEAST)
+        if named is None or self._store is None:
+            return self.limit
+        return named and max(named, _LEAST)
 
     def named_limit(
         self, params: Mapping[str, Any], headers: Mapping[str, str] | None, session: McpSession | None = None
