@@ -230,7 +230,7 @@ def _compiled(words: str, *, is_regex: bool, size: int) -> Any:
         # Lines are what models think in: `^` and `$` are a line's.
         expression = re2.compile(f"(?m){words}" if is_regex else words, options)
     except re2.error as error:
-        why = error.args[0].decode("utf-8", "replace") if error.args else "unknown"
+        why = error.args[0].decode("utf-8", "replace").replace("(?m)", "", 1) if error.args else "unknown"
         raise ValueError(f"the regular expression {words[:80]!r} can't be used: {why} (RE2's syntax)") from None
     finally:
         # It would keep the last 128 expressions.

@@ -464,3 +464,10 @@ def test_line_of_a_part_counts_the_line_ends_before_it() -> None:
 
     assert [spelled.line_at(place) for place in range(4)] == [1, 2, 3, 3]
     assert spelled.part(2, 3) == SpelledPart(2, 3, 3)
+
+
+def test_an_expression_that_cannot_be_read_is_named_as_it_was_sent() -> None:
+    with pytest.raises(ValueError, match="can't be used") as refused:
+        find(SpelledIds(TINY.encode("a"), TINY), "(a", is_regex=True)
+
+    assert "(?m)" not in str(refused.value)
