@@ -276,7 +276,26 @@ def one_layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def quick_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """One whose model has one layer: its answers come at once, and are nonsense. With `ENGINE`, `site` itself."""
+    if ENGINE != "embedded":
+        yield request.getfixturevalue("site")
+        return
+    servers = {name: request.getfixturevalue(name) for name in ("time_leaf", "plain_time")}
+    flags = ["--engine", "embedded", "--model", str(request.getfixturevalue("one_layer"))]
+    with running_gateway(tmp_path_factory.mktemp("quick_site"), servers, *flags) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="session")
 def chat(site: RunningGateway) -> Iterator[openai.OpenAI]:
     """OpenAI's own client of the shared gateway."""
     with site.client() as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def quick_chat(quick_site: RunningGateway) -> Iterator[openai.OpenAI]:
+    """The same of the one whose model has one layer."""
+    with quick_site.client() as client:
         yield client

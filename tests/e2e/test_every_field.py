@@ -88,6 +88,16 @@ ASKED: dict[str, Any] = {"audio": {"voice": "a"}, "echo": True, "logprobs": 1}
 
 
 @pytest.fixture(scope="module")
+def site(quick_site: Any) -> Any:
+    return quick_site
+
+
+@pytest.fixture(scope="module")
+def chat(quick_chat: Any) -> Any:
+    return quick_chat
+
+
+@pytest.fixture(scope="module")
 def http(site: Any, chat: Any) -> Iterator[httpx2.Client]:
     headers = {"authorization": f"Bearer {chat.api_key}"}
     with httpx2.Client(base_url=site.url, headers=headers, timeout=240) as client:
@@ -126,7 +136,7 @@ HELD: list[tuple[Json, str]] = [
     ({"guided_json": COLOUR}, r'\{"c": "(red|blue)"\}'),
     ({"structured_outputs": {"json": COLOUR}}, r'\{"c": "(red|blue)"\}'),
     ({"guided_choice": ["red", "dark blue"]}, "red|dark blue"),
-    ({"guided_regex": "[0-9]{3}-[ab]+!"}, "[0-9]{3}-[ab]+!"),
+    ({"guided_regex": "[0-9]{3}-[ab]{1,9}!"}, "[0-9]{3}-[ab]{1,9}!"),
 ]
 
 
