@@ -61,7 +61,7 @@ class Known:
             found = {test for tests in by_line.values() for test in tests} - {""} or {*self.seconds}
             # One that looks only at the module's constants runs none of its lines.
             found |= {test for test in self.seconds if own in test}
-        else:
+        elif found:
             # Python 3.11 does not trace what a coroutine runs after an exception was thrown into it.
             near = {test for line in function_at(Path(path), lines) for test in by_line.get(str(line), ())} - {""}
         known = (found | near) & self.seconds.keys()
