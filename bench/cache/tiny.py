@@ -6,9 +6,10 @@ the whole prompt, so that a cache that holds somebody else's ids is noticed.
 
 import random
 from array import array
+from collections.abc import Iterable
 from typing import Final
 
-from leaf_sdk.testing.gguf import gguf_model
+from leaf_sdk.testing.gguf import WIDTH, gguf_model
 from leaf_sdk.vocab.gguf import read_gguf_tokenizer
 
 _CONTEXT: Final = 131_072
@@ -16,8 +17,14 @@ _SPREAD: Final = 0.5
 _FLOAT: Final = 4
 
 
-def tiny_model(data: bytes, seed: int = 1) -> bytes:
-    """Return the model; `data`: the file whose vocabulary it has."""
+def tiny_model(data: bytes, seed: int = 1, unlikely: Iterable[int] = ()) -> bytes:
+    """Return the model.
+
+    Args:
+        data: the file whose vocabulary it has.
+        seed: of its weights.
+        unlikely: ids that it writes only where a grammar leaves no other: they are never among its best.
+    """
     read = read_gguf_tokenizer(data)
     pairs: dict[str, object] = {
         "general.name": "tiny",
@@ -35,6 +42,12 @@ def tiny_model(data: bytes, seed: int = 1) -> bytes:
     if read.chat_template is not None:
         pairs["tokenizer.chat_template"] = read.chat_template
     drawn = random.Random(seed)
-    return gguf_model(
-        pairs, lambda size: array("f", (drawn.gauss(0, _SPREAD) for _ in range(size // _FLOAT))).tobytes()
-    )
+
+    def weights(size: int) -> bytes:
+        made = array("f", (drawn.gauss(0, _SPREAD) for _ in range(size // _FLOAT)))
+        # A row for each id comes first. One of zeros gives its id the mean of all scores.
+        for token_id in unlikely:
+            made[token_id * WIDTH : (token_id + 1) * WIDTH] = array("f", bytes(WIDTH * _FLOAT))
+        return made.tobytes()
+
+    return gguf_model(pairs, weights)

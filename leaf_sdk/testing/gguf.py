@@ -14,7 +14,7 @@ from typing import cast
 
 _UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY, _FLOAT64 = 4, 5, 6, 7, 8, 9, 12
 _ALIGNMENT = 32
-_WIDTH = 32
+WIDTH = 32
 
 
 class Float32(float):
@@ -34,10 +34,10 @@ def gguf_model(pairs: Mapping[str, object], weights: Callable[[int], bytes] = by
         weights: makes that many bytes of little-endian floats; zeros by default.
     """
     vocabulary = len(cast("list[str]", pairs["tokenizer.ggml.tokens"]))
-    sizes = {"token_embd.weight": (_WIDTH, vocabulary), "output_norm.weight": (_WIDTH,)}
-    sizes |= {f"blk.0.{name}_norm.weight": (_WIDTH,) for name in ("attn", "ffn")}
+    sizes = {"token_embd.weight": (WIDTH, vocabulary), "output_norm.weight": (WIDTH,)}
+    sizes |= {f"blk.0.{name}_norm.weight": (WIDTH,) for name in ("attn", "ffn")}
     square = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
-    sizes |= {f"blk.0.{name}.weight": (_WIDTH, _WIDTH) for name in square}
+    sizes |= {f"blk.0.{name}.weight": (WIDTH, WIDTH) for name in square}
     data = io.BytesIO(weights(sum(4 * math.prod(each) for each in sizes.values())))
     pairs = {**_ARCHITECTURE, "llama.vocab_size": vocabulary, **pairs}
     return gguf_file(pairs, sizes, lambda _, size: data.read(size))
@@ -68,9 +68,9 @@ def gguf_file(
 _ARCHITECTURE: Mapping[str, object] = {
     "general.architecture": "llama",
     "llama.context_length": 512,
-    "llama.embedding_length": _WIDTH,
+    "llama.embedding_length": WIDTH,
     "llama.block_count": 1,
-    "llama.feed_forward_length": _WIDTH,
+    "llama.feed_forward_length": WIDTH,
     "llama.attention.head_count": 1,
     "llama.attention.layer_norm_rms_epsilon": Float32(1e-5),
 }

@@ -18,7 +18,7 @@ import pytest
 
 from bench.cache.tiny import tiny_model
 from gateway.engine.embedded.packaged_model import packaged_model
-from leaf_sdk.vocab import map_digest
+from leaf_sdk.vocab import TokenMap, map_digest
 
 SERVERS = Path(__file__).parent / "servers"
 ENGINE = os.environ.get("ENGINE", "embedded")
@@ -267,11 +267,23 @@ def site(
         yield gateway
 
 
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 @pytest.fixture(scope="session")
-def one_layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of one layer and random weights with the packaged model's vocabulary: an engine answers at once."""
+def one_layer(tmp_path_factory: pytest.TempPathFactory, model_map: TokenMap) -> Path:
+    """A model of one layer and random weights with the packaged model's vocabulary: an engine answers at once.
+
+    It writes whole characters, as trained models do: of others, the engine does not tell all ids.
+    """
     path = tmp_path_factory.mktemp("one_layer") / "tiny.gguf"
-    path.write_bytes(tiny_model(packaged_model().read_bytes()))
+    parts = [each for each in range(len(model_map)) if not _is_text(model_map.token_bytes(each))]
+    path.write_bytes(tiny_model(packaged_model().read_bytes(), unlikely=parts))
     return path
 
 

@@ -29,6 +29,16 @@ TOOL = {
 CHOICES = ("required", "none", "required", "required", "none", "required", "none", "none")
 
 
+@pytest.fixture(scope="module")
+def site(quick_site: Any) -> Any:
+    return quick_site
+
+
+@pytest.fixture(scope="module")
+def chat(quick_chat: openai.OpenAI) -> openai.OpenAI:
+    return quick_chat
+
+
 def as_it_came(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
@@ -66,7 +76,7 @@ def test_next_request_finds_all_that_the_engine_holds(
             messages=messages,
             tools=[TOOL],
             tool_choice=choice,
-            max_tokens=60 if choice == "required" else 12,
+            max_tokens=600 if choice == "required" else 12,
             temperature=0.8,
             seed=number,
         )

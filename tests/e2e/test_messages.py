@@ -5,6 +5,7 @@ Each request after the first finds all that the engine holds, and the usage of i
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import anthropic
@@ -128,9 +129,22 @@ def _with_input(block: dict[str, Any], arguments: dict[str, Any]) -> dict[str, A
     return {**block, "input": arguments} if block["type"] == "tool_use" else block
 
 
-@pytest.fixture(scope="module")
-def client(site: Any) -> Iterator[anthropic.Anthropic]:
+@contextmanager
+def client_of(site: Any) -> Iterator[anthropic.Anthropic]:
     with anthropic.Anthropic(base_url=site.url, auth_token="none", api_key=None, max_retries=0, timeout=240) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client(quick_site: Any) -> Iterator[anthropic.Anthropic]:
+    with client_of(quick_site) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def trained(site: Any) -> Iterator[anthropic.Anthropic]:
+    """For what needs a call whose text ends soon."""
+    with client_of(site) as client:
         yield client
 
 
@@ -155,7 +169,7 @@ def test_next_request_finds_all_that_the_engine_holds(client: anthropic.Anthropi
     ]
     held: list[tuple[int, int, int]] = []
     for number, choice in enumerate(CHOICES):
-        most = 12 if choice == TALK else 40
+        most = 12 if choice == TALK else 600
         message = asked(client, style, messages=style.sent(messages), tool_choice=choice, max_tokens=most)
         turns = message.codec["turns"]
         found = sum(turn["cache_n"] for turn in turns) - turns[0]["cache_n"]
@@ -178,12 +192,12 @@ def test_next_request_finds_all_that_the_engine_holds(client: anthropic.Anthropi
     assert [read for _, _, read in held[1:]] == [found for _, found, _ in held[1:]]
 
 
-def test_what_the_gateway_ran_may_be_sent_back_or_left_out(client: anthropic.Anthropic) -> None:
+def test_what_the_gateway_ran_may_be_sent_back_or_left_out(trained: anthropic.Anthropic) -> None:
     for shown in (True, False):
         betas = ["mcp-client-2025-11-20"] if shown else []
         question = [{"role": "user", "content": f"The time in Tokyo, please ({shown})."}]
         given: dict[str, Any] = {"model": "any", "max_tokens": 120, "betas": betas}
-        first = client.beta.messages.create(
+        first = trained.beta.messages.create(
             **given,
             messages=question,
             tool_choice={"type": "tool", "name": "plain_time__get_time", "disable_parallel_tool_use": True},
@@ -193,7 +207,7 @@ def test_what_the_gateway_ran_may_be_sent_back_or_left_out(client: anthropic.Ant
         blocks = [block.model_dump(exclude_none=True) for block in first.content]
         echo = [*question, {"role": "assistant", "content": blocks}, {"role": "user", "content": "And now?"}]
         given["max_tokens"] = 8
-        told = client.beta.messages.create(**given, messages=echo, tool_choice={"type": "none"}).codec
+        told = trained.beta.messages.create(**given, messages=echo, tool_choice={"type": "none"}).codec
 
         assert ("mcp_tool_use" in [block["type"] for block in blocks]) == shown
         # More where ids behind the last call were processed while it ran, and no answer came behind them.
