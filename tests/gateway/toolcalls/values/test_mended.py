@@ -53,6 +53,12 @@ FLAWS: list[tuple[str, Any]] = [
     ('{"path": "a", "mode": {"b": "x"', {"path": "a", "mode": {"b": "x"}}),
     ('{"path": "a"</tool_call>', {"path": "a"}),
     ('{"path": "say "a""\n```', {"path": 'say "a"'}),
+    ("{'mode': [1] </tool_call>", {"mode": [1]}),
+    ("{'mode': 1, </tool_call>", {"mode": 1}),
+    ('{"content": """say "hi"""", "path": \'\'\'it\'s \'\'\'}', {"content": 'say "hi"', "path": "it's "}),
+    (r'{"content": "\d \"x\" y"}', {"content": r'\d "x" y'}),
+    ("{'path': 'a', /* b */ 'mode': 1}", {"path": "a", "mode": 1}),
+    ("{'mode': ['x'," + " " * 509 + "None]}", {"mode": ["x", None]}),
     ('{\\n\n\n{"path": /* a */ \u00a0 "a"}}', {"path": "a"}),
 ]  # fmt: skip
 
@@ -69,6 +75,10 @@ NO_READING = [
     "{1: 2}",
     '{"path": "say "hi}</tool_call>',
     '{"path": "a"}}"',
+    f'{{"a": {"0" * 300}}}',
+    # Only the schema can say that a comment is no part of the string before it.
+    "{'mode': {'a': 'x', /* b */ 'c': 1}}</tool_call>",
+    "{'mode': ['x'," + " " * 509 + "Nome]}",
 ]
 
 
