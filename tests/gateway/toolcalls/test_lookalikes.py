@@ -88,12 +88,21 @@ def test_several_objects_are_several_calls(name: str) -> None:
         assert message.content is None
 
 
+def test_markers_of_calls_behind_an_object_are_no_text() -> None:
+    message = parse("hermes", f"{CALL}</tool_call>\n</tool_call> ", TOOLS)
+    assert [call.name for call in message.tool_calls] == ["get_weather"]
+    assert (message.content, message.diagnostics) == (None, ())
+    message = parse("hermes", f"{CALL}</tool_call> or so", TOOLS)
+    assert (message.content, message.tool_calls) == (f"{CALL}</tool_call> or so", ())
+
+
 @marked
 @each_of(
     ("written", "told"),
     [
         (f"To see it, send `{CALL}` to the server.", True),
         (f"```json\n{CALL}\n```\nThis asks for the weather.", True),
+        (f"[{CALL} and so on]", True),
         (f"```json\n{CALL}\n{TIME}\n```", True),
         ('{"name": "get_weather", "arguments": {"city": 3}}', True),
         ('{"name": "get_weather", "arguments": {}}', True),

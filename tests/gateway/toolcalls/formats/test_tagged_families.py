@@ -151,6 +151,7 @@ MESSAGE = '<|constrain|>json<|message|>{"city": "Paris"}'
         ("harmony", f" to=functions.get_weather<|channel|>commentary {MESSAGE}"),
         ("harmony", f"<|start|>assistant<|channel|>analysis to=functions.get_weather {MESSAGE}<|end|>"),
         ("harmony", f"<|channel|>commentary to=get_weather<|channel|>commentary? {MESSAGE}<|call|>"),
+        ("harmony", '<|channel|>commentary to=get_weather<|message|> <|message|>{"city": "Paris"}<|call|>'),
     ],
 )
 def test_sloppy_calls_are_calls(name: str, text: str) -> None:
