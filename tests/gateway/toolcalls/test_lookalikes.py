@@ -103,6 +103,7 @@ def test_markers_of_calls_behind_an_object_are_no_text() -> None:
         (f"To see it, send `{CALL}` to the server.", True),
         (f"```json\n{CALL}\n```\nThis asks for the weather.", True),
         (f"[{CALL} and so on]", True),
+        (f"[{CALL}", True),
         (f"```json\n{CALL}\n{TIME}\n```", True),
         ('{"name": "get_weather", "arguments": {"city": 3}}', True),
         ('{"name": "get_weather", "arguments": {}}', True),

@@ -153,6 +153,8 @@ def test_a_call_without_markers_of_its_own_is_left_out_up_to_the_message_behind_
             ("get_time", '{"tz": null}', True)
         ]
         assert message.content == "Done."
+    text = '<|channel|>commentary to=functions.get_time<|message|>{"tz": ]} and so on<|call|>Done.'
+    assert closed_by("harmony", text, TIME_IS_ANSWERED)[1].content == "Done."
     calls, message = closed_by("llama_3", '{"name": "get_time", "parameters": {"tz": ]} [1] {}', TIME_IS_ANSWERED)
     assert (len(calls), message.content) == (1, None)
 

@@ -15,7 +15,7 @@ from gateway.toolcalls.values.literal import LiteralScanner
 from gateway.toolcalls.values.string_end import NOTHING_KNOWN, Surroundings
 from tests.gateway.toolcalls.strategies import json_values
 
-KNOWN = Surroundings(("a", "b", "c", "d"), ("<tool_call|>",))
+KNOWN = Surroundings(("a", "b", "c", "d", "note"), ("<tool_call|>",))
 
 
 def scan(
@@ -127,7 +127,7 @@ def test_gemmas_values_are_converted_or_refused(text: str, wanted: str | None) -
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ('{a:<|"|>x<|"|> b:[1] c:{} d:2}', {"a": "x", "b": [1], "c": {}, "d": 2}),
+        ('{a:<|"|>x<|"|> b:[1] note:{} d:2}', {"a": "x", "b": [1], "note": {}, "d": 2}),
         ('{a:<|"|>,b:<|"|>x<|"|>,c:<|"|>,d:<|"|>y<|"|>}', {"a": "", "b": "x", "c": "", "d": "y"}),
         # The quote ends the string: what only looks like a member is a part of it.
         ('{a:<|"|>x,b:<|"|>}', {"a": "x,b:"}),

@@ -59,6 +59,7 @@ FLAWS: list[tuple[str, Any]] = [
     (r'{"content": "\d \"x\" y"}', {"content": r'\d "x" y'}),
     ("{'path': 'a', /* b */ 'mode': 1}", {"path": "a", "mode": 1}),
     ("{'mode': ['x'," + " " * 509 + "None]}", {"mode": ["x", None]}),
+    ("{'mode': ['x'," + " " * 509 + "Xo']}", {"mode": ["x'," + " " * 509 + "Xo"]}),
     ('{\\n\n\n{"path": /* a */ \u00a0 "a"}}', {"path": "a"}),
 ]  # fmt: skip
 
@@ -78,7 +79,7 @@ NO_READING = [
     f'{{"a": {"0" * 300}}}',
     # Only the schema can say that a comment is no part of the string before it.
     "{'mode': {'a': 'x', /* b */ 'c': 1}}</tool_call>",
-    "{'mode': ['x'," + " " * 509 + "Nome]}",
+    "{'mode': [1] </tool>",
 ]
 
 
@@ -111,6 +112,7 @@ def test_a_flaw_without_a_reading_is_wrong(text: str) -> None:
     told, state = pieces(text, [])
     assert (state, mended(text, FILE)) in ((Scan.WRONG, None), (Scan.WHOLE, None))
     assert state is Scan.WRONG or not told.startswith(text)
+    assert read(text) is None
 
 
 @given(st.sampled_from([text for text, _ in FLAWS] + NO_READING), st.lists(st.integers(0, 999), max_size=6))
@@ -119,7 +121,7 @@ def test_the_cuts_do_not_matter(text: str, cuts: list[int]) -> None:
     assert pieces(text, cuts) == pieces(text, [])
 
 
-@pytest.mark.parametrize("text", [text for text, _ in FLAWS])
+@pytest.mark.parametrize("text", [*(text for text, _ in FLAWS), *NO_READING])
 def test_a_flaw_that_comes_by_single_characters_is_written_the_same(text: str) -> None:
     text += " </tool_call> x"
     assert pieces(text, [*range(len(text))]) == pieces(text, [])
