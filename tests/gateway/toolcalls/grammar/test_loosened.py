@@ -79,7 +79,7 @@ async def test_schema_that_was_refused_is_known_whosever_tool_has_it_and_no_othe
     assert tool(1) not in LooseTools()
 
 
-async def test_that_an_engine_refuses_grammars_that_wait_is_known_from_then_on() -> None:
+def test_that_an_engine_refuses_grammars_that_wait_is_known_from_then_on() -> None:
     loose = LooseTools()
     before = loose.refuses_lazy
     loose.note_lazy()
