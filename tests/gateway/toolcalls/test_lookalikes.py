@@ -81,6 +81,7 @@ def test_several_objects_are_several_calls(name: str) -> None:
     for written in (
         f"{CALL}\n{TIME}",
         f"```json\n[{CALL}, {TIME}]\n```",
+        f'{{"tool_calls": [{CALL}, {TIME}]}}',
         f"```json\n{CALL}\n```\n\n```json\n{TIME}\n```",
     ):
         message = parse(name, ALL[name].answer + written, TOOLS, new_id=Numbered())
