@@ -213,18 +213,15 @@ _NEGATED: Final = re.compile(r"(?<!\\)(?:\\\\)*\\[DSW]")
 _OLD: Final = re.compile(r"draft-0\d|2019-09")
 
 
-def exact_rules(g: Grammar, schema: object, name: str) -> str:
+def exact_rules(g: Grammar, schema: Schema, name: str) -> str:
     """Return the expression for the values of a schema. Raises `NotHeld`."""
-    if schema is False:
-        refuse("no value fits the schema `false`")
-    root = mapping_of(schema)
-    walk = _Exact(g, root, name)
+    walk = _Exact(g, schema, name)
     if is_ambiguous(walk):
         refuse(
             "too many of its alternatives begin alike, one inside the other; give each a first required member with a "
             "`const` of its own, or fewer alternatives"
         )
-    written = walk.value(root) or refuse("no value of finite length fits the schema")
+    written = walk.value(schema) or refuse("no value of finite length fits the schema")
     if not g.exact:
         refuse(f"a count exceeds {MAX_COUNT}, or all of them together {MAX_COUNTED}, the most that a grammar takes")
     return written
@@ -241,10 +238,6 @@ class _Exact(JsonRules):
     def beyond(self) -> str:
         """Refuse a part that is too large to be written."""
         refuse("the schema is too large or too deeply nested")
-
-    def nothing(self) -> str:
-        """Refuse a part that has no value at all."""
-        refuse("no value fits a part of the schema")
 
     def alternatives(self, parts: Parts) -> list[Schema]:
         """Return all plain schemas, or refuse."""

@@ -50,10 +50,6 @@ class SchemaWalk(ABC):
         """Return the expression for a schema that is too large to be read: by default any value."""
         return self.anything()
 
-    def nothing(self) -> str:
-        """Return the expression for a schema that no value fits: by default any value, as it must be a mistake."""
-        return self.anything()
-
     def alternatives(self, parts: Parts) -> list[Schema]:
         """Return the plain schemas of which a value that fits all of `parts` fits one."""
         return alternatives(parts, self.root, self.g.work)
@@ -84,7 +80,7 @@ class SchemaWalk(ABC):
         if all(kinds(schema).isdisjoint(("object", "array")) for schema in plain):
             return self.g.either(filter(None, map(self.plain, plain)))
         name = self._rules[key] = self.g.reserve(f"{self.name}-value")
-        self.g.define(name, self.g.either(filter(None, map(self.plain, plain))) or self.nothing())
+        self.g.define(name, self.g.either(filter(None, map(self.plain, plain))) or self.beyond())
         return name
 
     def plain_schemas(self, parts: Parts) -> list[Schema]:

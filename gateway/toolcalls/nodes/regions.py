@@ -174,7 +174,8 @@ class Bare(MarkedRegion):
         return False
 
     def _rest_ends(self, closer: Marker | None) -> tuple[str, ...]:
-        return self.markers
+        # A bracket may also stand in the call itself.
+        return (*self.markers, self.opener.text) if len(self.opener.text) > 1 else self.markers
 
     def grammar(self, g: Grammar) -> str:
         """Write the body."""

@@ -33,7 +33,7 @@ _PERCENT: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 def resolve(reference: str, root: Mapping[str, Any]) -> object:
     """Return what a reference names; None where it names nothing in this schema, which is never changed."""
     address, _, fragment = reference.partition("#")
-    base: object = root
+    base: Mapping[str, Any] | None = root
     if address and address != root.get("$id"):
         base = _identified(address, root, _names(_Same(root)))
     if not fragment or base is None:
@@ -90,7 +90,7 @@ def _pointed(pointer: str, found: object) -> object:
     return found
 
 
-def _identified(address: str, root: Mapping[str, Any], names: SchemaNames) -> object:
+def _identified(address: str, root: Mapping[str, Any], names: SchemaNames) -> Mapping[str, Any] | None:
     """The part whose `$id` is this address, which may be relative to that of the schema."""
     own = root.get("$id")
     whole = f"{own.rpartition('/')[0]}/{address}" if isinstance(own, str) and "/" in own else address
@@ -101,7 +101,7 @@ def _identified(address: str, root: Mapping[str, Any], names: SchemaNames) -> ob
 class _Same:
     """A part of a schema, equal to itself alone."""
 
-    part: object
+    part: Mapping[str, Any]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Same) and other.part is self.part
@@ -123,9 +123,9 @@ def _names(base: _Same) -> SchemaNames:
     return found
 
 
-def _parts(schema: object, most: int = _MAX_PARTS) -> Iterator[Mapping[str, Any]]:
+def _parts(schema: Mapping[str, Any], most: int = _MAX_PARTS) -> Iterator[Mapping[str, Any]]:
     """Yield the mappings inside a schema, itself first, but none in a value of data; at most `most`."""
-    waiting, room = deque([schema]), most * _VALUES
+    waiting, room = deque[object]([schema]), most * _VALUES
     while waiting and most > 0:
         each, values = waiting.popleft(), list[object]()
         if isinstance(each, Mapping):
@@ -133,7 +133,7 @@ def _parts(schema: object, most: int = _MAX_PARTS) -> Iterator[Mapping[str, Any]
             yield known
             most -= 1
             values = [value for key, value in islice(known.items(), room) if key not in DATA]
-        elif isinstance(each, list):
+        else:
             values = list(islice(cast("list[object]", each), room))
         room -= len(values)
         waiting += [value for value in values if isinstance(value, dict | list)]

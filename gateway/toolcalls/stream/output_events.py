@@ -153,7 +153,7 @@ def new_call_ids() -> Callable[[], str]:
 
 def is_of_one_turn(one: str, other: str) -> bool:
     """Whether two call ids show that the same turn of the model made both calls."""
-    return len(one) == len(other) == _LENGTH and one.startswith("call_") and one[:-_NUMBER] == other[:-_NUMBER]
+    return len(one) == _LENGTH and one.startswith("call_") and one[:-_NUMBER] == other[:-_NUMBER]
 
 
 @dataclass(slots=True)

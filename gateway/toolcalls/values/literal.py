@@ -98,8 +98,10 @@ class LiteralScanner:
         """
         at, self._ended, self._whole = start, ended, whole
         while at < len(text) and self.state is Scan.MORE:
-            after = self._string(text, at) if self._next is _Next.STRING else self._token(text, at)
-            if after == at:
+            before = self._next
+            after = self._string(text, at) if before is _Next.STRING else self._token(text, at)
+            # Where a mark is missing nothing is read, and something else is expected.
+            if after == at and self._next is before:
                 break
             at = after
         if self._brace is not None and self._waits and self.state is Scan.MORE:

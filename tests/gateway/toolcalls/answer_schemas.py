@@ -44,6 +44,18 @@ def list_of(items: Any, **bounds: Any) -> dict[str, Any]:
 
 
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
+NO_EFFECT: dict[str, Any] = {
+    "uniqueItems": False,
+    "minContains": 1,
+    "nullable": False,
+    "patternProperties": {},
+    "propertyNames": True,
+    "unevaluatedProperties": True,
+    "unevaluatedItems": {},
+    "dependentRequired": {},
+    "dependentSchemas": {},
+    "dependencies": {},
+}
 THIRTY = {f"m{n}": {"type": "string", "maxLength": 900 + n} for n in range(30)}
 
 HELD: dict[str, Any] = {
@@ -167,6 +179,8 @@ HELD: dict[str, Any] = {
         "$id": "https://example.com/t.json",
         "x-order": 1,
     },
+    "keywords with values that have no effect": list_of(INTEGER, **NO_EFFECT),
+    "as many schemas of one value as are read": {"allOf": [{**STRING, "title": str(n)} for n in range(62)]},
 }
 
 UNHELD: dict[str, tuple[Any, str]] = {
@@ -188,6 +202,18 @@ UNHELD: dict[str, tuple[Any, str]] = {
         "points to no schema",
     ),
     "nothing": ({"$ref": "#/$defs/none"}, "points to no schema inside"),
+    "a part with an address of its own": (
+        list_of({"$id": "https://example.com/item.json", **STRING}),
+        "an `$id` or `$schema` of its own",
+    ),
+    "references behind references": (
+        {"$defs": {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(70)} | {"d70": STRING}, "$ref": "#/$defs/d0"},
+        "too large or too deeply nested",
+    ),
+    "more schemas of one value than are read": (
+        {"allOf": [{**STRING, "title": str(n)} for n in range(63)]},
+        "too many schemas apply to one value",
+    ),
     "a circle": ({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}, "refers to itself"),
     "bounds of a number that leave none": (
         {"type": "number", "minimum": 1, "exclusiveMaximum": 1},
@@ -226,6 +252,11 @@ UNHELD: dict[str, tuple[Any, str]] = {
     "more members than there are": (members("a", a=STRING) | {"minProperties": 2}, "`minProperties`"),
     "a tuple longer than the list": ({"type": "array", "prefixItems": [STRING, STRING], "maxItems": 1}, "`maxItems`"),
     "an enum beside a pattern": ({**STRING, "enum": ["a", "b"], "pattern": "a"}, "can't be combined with `enum`"),
+    "an enum beside a const": ({"enum": [1, 2], "const": 1}, "can't be combined with `enum`"),
+    "a tuple in a draft that has other ones": (
+        {"$schema": "http://json-schema.org/draft-07/schema#", "type": "array", "prefixItems": [STRING]},
+        "`prefixItems` is not a keyword of the draft",
+    ),
     "an old draft": ({"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"}, "draft 6"),
     "too deep": (
         reduce(lambda inner, _: list_of(inner), range(40), STRING),

@@ -81,11 +81,20 @@ def test_several_objects_are_several_calls(name: str) -> None:
     for written in (
         f"{CALL}\n{TIME}",
         f"```json\n[{CALL}, {TIME}]\n```",
+        f'{{"tool_calls": [{CALL}, {TIME}]}}',
         f"```json\n{CALL}\n```\n\n```json\n{TIME}\n```",
     ):
         message = parse(name, ALL[name].answer + written, TOOLS, new_id=Numbered())
         assert [call.name for call in message.tool_calls] == ["get_weather", "get_time"]
         assert message.content is None
+
+
+def test_markers_of_calls_behind_an_object_are_no_text() -> None:
+    message = parse("hermes", f"{CALL}</tool_call>\n</tool_call> ", TOOLS)
+    assert [call.name for call in message.tool_calls] == ["get_weather"]
+    assert (message.content, message.diagnostics) == (None, ())
+    message = parse("hermes", f"{CALL}</tool_call> or so", TOOLS)
+    assert (message.content, message.tool_calls) == (f"{CALL}</tool_call> or so", ())
 
 
 @marked
@@ -94,6 +103,8 @@ def test_several_objects_are_several_calls(name: str) -> None:
     [
         (f"To see it, send `{CALL}` to the server.", True),
         (f"```json\n{CALL}\n```\nThis asks for the weather.", True),
+        (f"[{CALL} and so on]", True),
+        (f"[{CALL}", True),
         (f"```json\n{CALL}\n{TIME}\n```", True),
         ('{"name": "get_weather", "arguments": {"city": 3}}', True),
         ('{"name": "get_weather", "arguments": {}}', True),

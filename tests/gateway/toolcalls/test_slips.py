@@ -94,6 +94,13 @@ READ: list[tuple[str, str, list[tuple[str, dict[str, Any]]]]] = [
     ("pythonic", "[look(city='''Os''' 'lo')]", OSLO),
     ("pythonic", "[write(lines=['a' 'b', 'c'])]", [("write", {"lines": ["ab", "c"]})]),
     ("pythonic", "[look(city='Os'  'lo'), now()]", [*OSLO, NOW]),
+    # Members without a comma between them.
+    ("gemma4", gemma('city:<|"|>Oslo<|"|> days:3'), BOTH),
+    (
+        "gemma4",
+        gemma('path:<|"|>a<|"|> lines:[] content:<|"|>b<|"|>', "write"),
+        [("write", {"path": "a", "lines": [], "content": "b"})],
+    ),
     # Values without their closing tags.
     ("glm45", glm(pair("city", "Oslo", "\n")), OSLO),
     ("glm45", glm(pair("city", "Oslo", "")), OSLO),
@@ -139,6 +146,21 @@ def test_slip_with_one_reading_is_a_call_however_it_is_cut(
         assert [(call.name, json.loads(call.arguments)) for call in message.tool_calls] == calls, cut
         assert not message.content, cut
         assert {problem.kind for problem in message.diagnostics} <= {"repaired"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *('city:<|"|>Oslo<|"|> days:3', 'city:<|"|>Oslo<|"|><|"|>,days:3', 'city:<|"|>Oslo,days:<|"|>3<|"|>'),
+        *("city:Paris, France", 'city:Oslo<|"|>', 'city:[<|"|>Oslo<|"|>'),
+    ],
+)
+def test_client_is_told_that_a_mark_is_missing(arguments: str) -> None:
+    (problem,) = read("gemma4", gemma(arguments)).diagnostics
+    assert (problem.kind, problem.message) == (
+        "repaired",
+        "the call of 'look' was repaired: a mark is missing in its arguments",
+    )
 
 
 @pytest.mark.parametrize(

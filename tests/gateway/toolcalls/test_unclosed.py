@@ -49,6 +49,18 @@ def test_the_client_is_told_what_is_missing_and_a_cut_is_still_a_cut(name: str) 
     assert [problem.kind for problem in ended(name, text, whole=False).diagnostics] == ["truncated"]
 
 
+@pytest.mark.parametrize("name", ["deepseek_v4", "function_gemma", "gemma4", "mimo", "qwen3_coder", "seed_oss"])
+def test_a_call_without_its_closing_marker_is_whole_where_the_next_one_begins(name: str) -> None:
+    text = shortened(name)[0]
+    following = ALL[name].write([Written("get_time", "{}", "abcdefghj")]).lstrip()
+    message = ended(name, f"{text}\n{following}")
+    assert [call.name for call in message.tool_calls] == ["get_weather", "get_time"]
+    assert message.content is None
+    (problem,) = message.diagnostics
+    assert (problem.kind, problem.index) == ("repaired", 0)
+    assert problem.message.endswith(f"its closing marker is missing at character {len(text) + 1}")
+
+
 @pytest.mark.parametrize("name", ["deepseek_v4", "minimax_m2", "qwen3_coder"])
 def test_text_behind_an_unclosed_call_is_no_end(name: str) -> None:
     message = ended(name, f"{shortened(name)[0]} and so on")

@@ -151,6 +151,7 @@ MESSAGE = '<|constrain|>json<|message|>{"city": "Paris"}'
         ("harmony", f" to=functions.get_weather<|channel|>commentary {MESSAGE}"),
         ("harmony", f"<|start|>assistant<|channel|>analysis to=functions.get_weather {MESSAGE}<|end|>"),
         ("harmony", f"<|channel|>commentary to=get_weather<|channel|>commentary? {MESSAGE}<|call|>"),
+        ("harmony", '<|channel|>commentary to=get_weather<|message|> <|message|>{"city": "Paris"}<|call|>'),
     ],
 )
 def test_sloppy_calls_are_calls(name: str, text: str) -> None:
@@ -174,6 +175,7 @@ def test_sloppy_calls_are_calls(name: str, text: str) -> None:
         ("olmo_3", "<function_calls>get_time()</function_calls>"),
         ("gemma4", "<|tool_call>call:get_time{}<tool_call|>"),
         ("harmony", "<|channel|>commentary to=functions.get_time<|message|><|call|>"),
+        ("harmony", "<|channel|>commentary to=functions.get_time<|message|><|message|> <|call|>"),
     ],
 )
 def test_a_call_without_arguments_says_an_empty_object(name: str, text: str) -> None:

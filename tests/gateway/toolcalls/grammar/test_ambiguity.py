@@ -112,6 +112,8 @@ def test_schema_that_refers_to_itself_in_two_ways_that_begin_alike_is_too_much()
         r"[a-z]{300}$",
         r"^(x.{0,100}|y)x$",
         r"^(a{0,90})?(a{0,90})?$",
+        r"^[^a]{0,100}[^b]$",
+        r"^a{0,90}(?:b)?a$",
     ],
 )
 def test_pattern_with_very_many_ways_is_not_written(pattern: str) -> None:
@@ -130,6 +132,9 @@ def test_pattern_with_very_many_ways_is_not_written(pattern: str) -> None:
         r"^([a-z]{1,63}\.){1,10}[a-z]{2,63}$",
         r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$",
         r"\.(png|jpe?g|gif)$",
+        r"^[^,]{0,100},[^;]$",
+        r"^a{0,90}(?:b)?c$",
+        r"^a{0,90}(?:b){2}a$",
     ],
 )
 def test_usual_pattern_is_written(pattern: str) -> None:
@@ -175,6 +180,16 @@ def test_large_parts_that_are_joined_again_and_again_are_too_much() -> None:
     assert not has_too_many_ways(contradicting(300, 3))
     assert has_too_many_ways(contradicting(300, 60))
     assert is_refused(contradicting(300, 300))
+
+
+def test_members_beside_so_many_alternatives_that_they_are_not_all_looked_at_are_too_much() -> None:
+    def schema(options: int) -> dict[str, Any]:
+        members = {f"m{n}": {"type": "string", "description": "x" * 400} for n in range(200)}
+        kinds = [{"properties": {"kind": {"const": n}}, "required": ["kind"]} for n in range(options)]
+        return {"type": "object", "properties": {"kind": {}, **members}, "required": [*members], "anyOf": kinds}
+
+    assert not has_too_many_ways(schema(45))
+    assert has_too_many_ways(schema(60))
 
 
 def test_many_small_places_of_one_large_part_are_too_much_and_the_last_take_anything() -> None:

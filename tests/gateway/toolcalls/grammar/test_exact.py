@@ -71,6 +71,30 @@ def test_schema_that_no_grammar_says_exactly_is_refused_with_the_reason(schema, 
     assert refused.value.param == "response_format"
 
 
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        *(("null", {"null"}), ("boolean", {"true"}), ("string", {'"x"'}), ("array", {"[1]"}), ("object", {'{"a": 1}'})),
+        *(("integer", {"1", "2.0"}), ("number", {"1", "2.0", "1.5"})),
+    ],
+)
+def test_of_listed_values_the_grammar_takes_those_of_the_type(kind, texts):
+    listed = [None, True, "x", [1], {"a": 1}, 1, 2.0, 1.5]
+    grammar = Gbnf(AnswerForm.of_schema({"type": kind, "enum": listed}, "schema").grammar)
+
+    assert {text for text in map(json.dumps, listed) if grammar.takes(text)} == texts
+
+
+def test_answer_without_quotes_is_one_of_the_texts_or_fits_the_pattern():
+    texts = Gbnf(AnswerForm.of_schema({"enum": ["a b", "c"]}, "schema", bare=True).grammar)
+    pattern = Gbnf(AnswerForm.of_schema({"type": "string", "pattern": r'^"?\d+$'}, "schema", bare=True).grammar)
+
+    assert [texts.takes(text) for text in ("a b", "c", '"c"', "b")] == [True, True, False, False]
+    assert [pattern.takes(text) for text in ("12", '"1', '"12"', "")] == [True, True, False, False]
+    with pytest.raises(RequestInvalid, match="the pattern is too complex"):
+        AnswerForm.of_schema({"type": "string", "pattern": "inside"}, "schema", bare=True)
+
+
 @pytest.mark.in_full
 @pytest.mark.parametrize("name", format_names())
 def test_answer_is_read_as_it_is_written_behind_its_reasoning_whatever_it_says(name):

@@ -53,6 +53,13 @@ def test_numbers_are_taken_where_they_are_within_the_bounds(seed):
             assert grammar.takes(f"{Decimal(repr(value)):f}") == fits, (schema, value)
 
 
+def test_number_has_no_more_digits_than_are_told_apart():
+    grammar = within({"type": "number", "exclusiveMinimum": 1, "maximum": 1.00000000000002})
+
+    assert grammar.takes("1.00000000000001")
+    assert not grammar.takes("1.000000000000005")
+
+
 def test_bounds_beyond_what_numbers_can_tell_apart_are_refused():
     for bound in (1e15, -1e300, 1e-15, 10**20):
         with pytest.raises(RequestInvalid, match="digits"):

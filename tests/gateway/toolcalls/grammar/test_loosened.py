@@ -76,6 +76,15 @@ async def test_schema_that_was_refused_is_known_whosever_tool_has_it_and_no_othe
 
     assert ToolSpec("another", "Other words", tool(1).parameters) in loose
     assert tool(2) not in loose
+    assert tool(1) not in LooseTools()
+
+
+def test_that_an_engine_refuses_grammars_that_wait_is_known_from_then_on() -> None:
+    loose = LooseTools()
+    before = loose.refuses_lazy
+    loose.note_lazy()
+
+    assert (before, loose.refuses_lazy) == (False, True)
 
 
 async def test_memory_of_refused_schemas_is_bounded_and_keeps_those_that_are_asked_for() -> None:

@@ -71,6 +71,15 @@ def test_a_special_token_that_is_no_marker_is_text() -> None:
     assert texts(events) == "A<|im_end|>"
 
 
+def test_a_special_token_that_is_not_shown_has_no_text_and_stays_with_its_region() -> None:
+    vocabulary = TinyVocabulary([*MARKERS, "<|im_end|>"])
+    end = vocabulary.special_tokens["<|im_end|>"]
+    stream = parser_for(format_named("hermes"), vocabulary, TOOLS, hidden={end})
+    events = stream.feed([65, end, 66, OPEN, *BODY, end, CLOSE, 0xE6, end, 66]) + stream.close()
+    assert texts(events) == "AB\ufffdB"
+    assert [call.ids for call in closed(events)] == [(OPEN, *BODY, end, CLOSE)]
+
+
 def test_a_name_of_a_special_token_that_is_not_its_text_guards_nothing() -> None:
     class Roles(TinyVocabulary):
         def token_bytes(self, token_id: int) -> bytes:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.message import AssistantMessage, ToolCall, parse, stream
+from gateway.toolcalls.message import AssistantMessage, ToolCall, join_events, parse, stream
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.stream.output_events import CallArguments, CallClosed, CallStarted, Policy
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, Numbered
@@ -21,6 +21,7 @@ UNKNOWN_IS_CONTENT = Policy(unknown_tool="content")
 MALFORMED_IS_DROPPED = Policy(malformed="drop")
 TRUNCATED_IS_DROPPED = Policy(truncated="drop")
 TEXT_AFTER_IS_DROPPED = Policy(text_after_call="drop")
+TIME_IS_ANSWERED = Policy(answered=("get_time",))
 
 
 def told(text: str, policy: Policy, name: str = "hermes") -> AssistantMessage:
@@ -112,6 +113,50 @@ def test_a_malformed_call_is_only_its_text_where_calls_wait_to_be_whole() -> Non
     assert message.tool_calls == ()
     assert message.content == f"a {MALFORMED} b"
     assert kinds(message) == [("malformed", None)]
+
+
+def closed_by(name: str, text: str, policy: Policy) -> tuple[list[tuple[str, str, str]], AssistantMessage]:
+    """The name, the arguments and the flaw of each call that was closed, and the message."""
+    stream_parser = parser_for(format_named(name), PLAIN, TOOLS, new_id=Numbered(), policy=policy)
+    events = stream_parser.feed(PLAIN.spell(text)) + stream_parser.close()
+    closed = [event for event in events if isinstance(event, CallClosed)]
+    return [(call.name, call.arguments, call.flaw) for call in closed], join_events(events)
+
+
+def test_a_call_that_can_not_be_read_is_closed_with_its_flaw_where_it_gets_an_answer() -> None:
+    calls, message = closed_by("hermes", f"a {MALFORMED} b {KNOWN} c", TIME_IS_ANSWERED)
+    wrong = f"a tool call breaks its format at character {len('a ') + MALFORMED.index(']')}"
+    assert calls == [
+        ("get_time", '{"tz": null}', f"the call can't be read: {wrong}; call again, with valid JSON"),
+        ("get_time", '{"tz": "CET"}', ""),
+    ]
+    assert message.content == "a  b  c"
+    assert [(problem.kind, problem.message, problem.index) for problem in message.diagnostics] == [
+        ("malformed", wrong, 0)
+    ]
+
+
+def test_other_calls_and_those_that_the_end_cuts_off_get_no_answer() -> None:
+    unanswered = MALFORMED.replace("get_time", "get_weather")
+    calls, message = closed_by("hermes", unanswered, TIME_IS_ANSWERED)
+    assert (calls, message.content, kinds(message)) == ([], unanswered, [("malformed", 0)])
+    calls, message = closed_by("hermes", KNOWN[:-30], TIME_IS_ANSWERED)
+    assert (calls, message.content, kinds(message)) == ([], None, [("truncated", 0)])
+
+
+def test_a_call_without_markers_of_its_own_is_left_out_up_to_the_message_behind_it() -> None:
+    start, final = "<|start|>assistant", "<|channel|>final<|message|>Done."
+    for end in ("<|call|>", ""):
+        text = f'<|channel|>commentary to=functions.get_time<|message|>{{"tz": ]}} and so on{end}{start}{final}'
+        calls, message = closed_by("harmony", text, TIME_IS_ANSWERED)
+        assert [(name, arguments, bool(flaw)) for name, arguments, flaw in calls] == [
+            ("get_time", '{"tz": null}', True)
+        ]
+        assert message.content == "Done."
+    text = '<|channel|>commentary to=functions.get_time<|message|>{"tz": ]} and so on<|call|>Done.'
+    assert closed_by("harmony", text, TIME_IS_ANSWERED)[1].content == "Done."
+    calls, message = closed_by("llama_3", '{"name": "get_time", "parameters": {"tz": ]} [1] {}', TIME_IS_ANSWERED)
+    assert (len(calls), message.content) == (1, None)
 
 
 def test_text_behind_a_call_is_left_out_and_text_before_it_stays() -> None:

@@ -12,12 +12,17 @@ from gateway.toolcalls.schema.kinds import ALL, STRING, kinds_of
 from gateway.toolcalls.values.atoms import GEMMA, PYTHON, PYTHON_CALL, ValueDialect
 from gateway.toolcalls.values.json_scanner import Scan
 from gateway.toolcalls.values.literal import LiteralScanner
+from gateway.toolcalls.values.string_end import NOTHING_KNOWN, Surroundings
 from tests.gateway.toolcalls.strategies import json_values
 
+KNOWN = Surroundings(("a", "b", "c", "d", "note"), ("<tool_call|>",))
 
-def scan(text: str, cuts: list[int], dialect: ValueDialect = PYTHON) -> tuple[Scan, str, int]:
+
+def scan(
+    text: str, cuts: list[int], dialect: ValueDialect = PYTHON, around: Surroundings = NOTHING_KNOWN
+) -> tuple[Scan, str, int]:
     """Scan a text that grows at the given places; give the state, the JSON, and how far it was read."""
-    scanner = LiteralScanner(dialect, dialect.quotes)
+    scanner = LiteralScanner(dialect, dialect.quotes, around=around)
     told, at = "", 0
     for end in [*sorted({cut % (len(text) + 1) for cut in cuts}), len(text)]:
         at, more = scanner.scan(text[:end], at)
@@ -51,6 +56,15 @@ def test_any_text_gives_the_same_in_any_pieces(text: str, cuts: list[int]) -> No
         assert (state, told, at) == scan(text, [], dialect)
         if state is Scan.WHOLE:
             json.loads(told)
+
+
+@given(
+    st.lists(st.sampled_from([*"bcd,: x}", '<|"|>', 'b:<|"|>', '<|"|> c:', "d:[1]", "<tool_call|>"])).map("".join),
+    st.lists(st.integers(0, 99), max_size=6),
+)
+def test_any_members_of_known_names_give_the_same_in_any_pieces(text: str, cuts: list[int]) -> None:
+    text = f'{{a:<|"|>{text}'
+    assert scan(text, cuts, GEMMA, KNOWN) == scan(text, [], GEMMA, KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +113,7 @@ def test_a_whole_value_is_converted_or_refused(text: str, wanted: str | None) ->
         ('{a:<|"|>x"\\{y<|"|>,b:[1,true]}', '{"a":"x\\"\\\\{y","b":[1,true]}'),
         ('{<|"|>k<|"|>:New York, "q": null}', '{"k":"New York", "q": null}'),
         ("{a b:1}", '{"a b":1}'),
+        ("{a:1,,b:2}", '{"a":1,"b":2}'),
         ("(1)", None),
         ("{:1}", None),
         ("{a:}", None),
@@ -107,6 +122,32 @@ def test_a_whole_value_is_converted_or_refused(text: str, wanted: str | None) ->
 def test_gemmas_values_are_converted_or_refused(text: str, wanted: str | None) -> None:
     state, told, _ = scan(f"{text},", [], GEMMA)
     assert (told if state is Scan.WHOLE else None) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{a:<|"|>x<|"|> b:[1] note:{} d:2}', {"a": "x", "b": [1], "note": {}, "d": 2}),
+        ('{a:<|"|>,b:<|"|>x<|"|>,c:<|"|>,d:<|"|>y<|"|>}', {"a": "", "b": "x", "c": "", "d": "y"}),
+        # The quote ends the string: what only looks like a member is a part of it.
+        ('{a:<|"|>x,b:<|"|>}', {"a": "x,b:"}),
+        ('{a:<|"|>x,b:<|"|>,c:1}', {"a": "x,b:", "c": 1}),
+        # The schema names no such member.
+        ('{a:<|"|>x<|"|> e:1}', None),
+    ],
+)
+@pytest.mark.parametrize("cuts", [[], list(range(99))])
+def test_commas_and_quotes_may_be_missing_before_members_that_the_schema_names(
+    text: str, value: Any, cuts: list[int]
+) -> None:
+    state, told, _ = scan(text, cuts, GEMMA, KNOWN)
+    assert (json.loads(told) if state is Scan.WHOLE else None) == value
+
+
+def test_closing_brackets_in_a_string_are_held_for_a_marker_up_to_a_bound() -> None:
+    for count, held in ((2, 2), (128, 128), (129, 0)):
+        begun = '{a:<|"|>x' + "}" * count
+        assert scan(begun, [], GEMMA, KNOWN)[1] == '{"a":"x' + "}" * (count - held)
 
 
 @pytest.mark.parametrize(

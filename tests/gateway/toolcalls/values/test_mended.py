@@ -53,6 +53,13 @@ FLAWS: list[tuple[str, Any]] = [
     ('{"path": "a", "mode": {"b": "x"', {"path": "a", "mode": {"b": "x"}}),
     ('{"path": "a"</tool_call>', {"path": "a"}),
     ('{"path": "say "a""\n```', {"path": 'say "a"'}),
+    ("{'mode': [1] </tool_call>", {"mode": [1]}),
+    ("{'mode': 1, </tool_call>", {"mode": 1}),
+    ('{"content": """say "hi"""", "path": \'\'\'it\'s \'\'\'}', {"content": 'say "hi"', "path": "it's "}),
+    (r'{"content": "\d \"x\" y"}', {"content": r'\d "x" y'}),
+    ("{'path': 'a', /* b */ 'mode': 1}", {"path": "a", "mode": 1}),
+    ("{'mode': ['x'," + " " * 509 + "None]}", {"mode": ["x", None]}),
+    ("{'mode': ['x'," + " " * 509 + "Xo']}", {"mode": ["x'," + " " * 509 + "Xo"]}),
     ('{\\n\n\n{"path": /* a */ \u00a0 "a"}}', {"path": "a"}),
 ]  # fmt: skip
 
@@ -69,6 +76,10 @@ NO_READING = [
     "{1: 2}",
     '{"path": "say "hi}</tool_call>',
     '{"path": "a"}}"',
+    f'{{"a": {"0" * 300}}}',
+    # Only the schema can say that a comment is no part of the string before it.
+    "{'mode': {'a': 'x', /* b */ 'c': 1}}</tool_call>",
+    "{'mode': [1] </tool>",
 ]
 
 
@@ -101,6 +112,7 @@ def test_a_flaw_without_a_reading_is_wrong(text: str) -> None:
     told, state = pieces(text, [])
     assert (state, mended(text, FILE)) in ((Scan.WRONG, None), (Scan.WHOLE, None))
     assert state is Scan.WRONG or not told.startswith(text)
+    assert read(text) is None
 
 
 @given(st.sampled_from([text for text, _ in FLAWS] + NO_READING), st.lists(st.integers(0, 999), max_size=6))
@@ -109,7 +121,7 @@ def test_the_cuts_do_not_matter(text: str, cuts: list[int]) -> None:
     assert pieces(text, cuts) == pieces(text, [])
 
 
-@pytest.mark.parametrize("text", [text for text, _ in FLAWS])
+@pytest.mark.parametrize("text", [*(text for text, _ in FLAWS), *NO_READING])
 def test_a_flaw_that_comes_by_single_characters_is_written_the_same(text: str) -> None:
     text += " </tool_call> x"
     assert pieces(text, [*range(len(text))]) == pieces(text, [])

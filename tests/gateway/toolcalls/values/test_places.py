@@ -50,6 +50,10 @@ def test_a_beginning_that_ends_in_a_string_opens_nothing_in_it() -> None:
     assert open_places("") == []
 
 
+def test_a_bracket_that_closes_nothing_opens_nothing() -> None:
+    assert open_places('}{"a": [') == [None, "a"]
+
+
 def test_a_key_is_the_whole_string_before_a_colon() -> None:
     assert last_key('{"a\\"b\\\\": ') == 'a"b\\'
     assert last_key('{"": \n ') == ""
