@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
-_OURS = ("gateway", "leaf_sdk", "tests", "conftest")
+_OURS = ("gateway", "leaf_sdk", "pages", "tests", "conftest")
 _TESTS = Path(__file__).parents[1]
 
 
