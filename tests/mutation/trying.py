@@ -59,7 +59,7 @@ class Known:
         near = found
         if "" in found:
             found = {test for tests in by_line.values() for test in tests} - {""} or {*self.seconds}
-            # One that looks only at the module's constants runs none of its lines, such as one of a page made from them.
+            # One that looks only at the module's constants runs none of its lines; that of a page too.
             found |= {test for test in self.seconds if own in test or test.startswith("tests/pages/")}
         else:
             # Python 3.11 does not trace what a coroutine runs after an exception was thrown into it.
