@@ -68,5 +68,9 @@ def test_mutant_gets_its_module_s_own_tests_first_then_the_quickest_for_a_while(
     page = Known({**seconds, "tests/pages/test_pages.py::all": 1.0}, {"a.py": {"3": ["t/test_b.py::quick"], "9": [""]}})
     assert page.tests_of("a.py", range(9, 10))[-1] == "tests/pages/test_pages.py::all"
     assert len(Known(seconds, {"a.py": {"9": [""]}}).tests_of("a.py", range(9, 10))) == 3
+    defined = Known(
+        {"t/test_b.py::quick": 0.1, "tests/gateway/p/test_b.py::beside": 0.2}, {"gateway/p/a.py": {"9": [""]}}
+    )
+    assert defined.tests_of("gateway/p/a.py", range(9, 10))[0] == "tests/gateway/p/test_b.py::beside"
     many = {f"t/test_b.py::{number:03}": 1.0 for number in range(100)}
     assert len(Known(many, {"a.py": {"3": [*many]}}).tests_of("a.py", range(3, 4))) == 40

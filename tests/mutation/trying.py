@@ -56,8 +56,10 @@ class Known:
         """The tests that can notice a change in these lines: all that touch the module, where it belongs to no test."""
         by_line, own = self.lines[path], f"/test_{Path(path).stem}.py"
         found = {test for line in lines for test in by_line.get(str(line), ())}
-        near = found
+        near, beside = found, ""
         if "" in found:
+            # What such a line defines, tests may use without running a line of the module: those beside it come first.
+            beside = f"tests/{Path(path).parent.as_posix()}/"
             found = {test for tests in by_line.values() for test in tests} - {""} or {*self.seconds}
             # One that looks only at the module's constants runs none of its lines; that of a page too.
             found |= {test for test in self.seconds if own in test or test.startswith("tests/pages/")}
@@ -66,7 +68,11 @@ class Known:
             near = {test for line in function_at(Path(path), lines) for test in by_line.get(str(line), ())} - {""}
         known = (found | near) & self.seconds.keys()
         tests, left = list[str](), float(_ENOUGH)
-        for test in sorted(known, key=lambda test: (test not in found, own not in test, self.seconds[test], test)):
+
+        def key(test: str) -> tuple[bool, bool, bool, float, str]:
+            return test not in found, own not in test, not test.startswith(beside), self.seconds[test], test
+
+        for test in sorted(known, key=key):
             left -= self.seconds[test]
             if tests and left < 0:
                 break
