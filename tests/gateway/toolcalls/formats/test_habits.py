@@ -244,6 +244,33 @@ def test_what_models_were_seen_to_write_is_read_as_meant(
         assert stream(name, pieces, TOOLS, tail, new_id=iter(map(str, range(9))).__next__) == whole
 
 
+@pytest.mark.parametrize("name", ["deepseek_v32", "deepseek_v4"])
+@pytest.mark.parametrize("section", ["function_calls", "tool_calls", "toolcalls", "calls", " calls", "tool"])
+def test_section_of_either_version_or_misspelled_is_markup(name: str, section: str) -> None:
+    message = parse(name, f"a\n\n<{D}{section}>\n{invoke()}</{D}{section}> b", TOOLS)
+
+    assert [(call.name, json.loads(call.arguments)) for call in message.tool_calls] == [TEA]
+    assert (message.content, message.diagnostics) == ("a b", ())
+
+
+@pytest.mark.parametrize("suffix", ["", ":opensource"])
+def test_call_ends_reasoning_that_is_not_closed_in_either_spelling_of_hunyuan_3(suffix: str) -> None:
+    argument = f"<arg_key{suffix}>goal</arg_key{suffix}>\n<arg_value{suffix}>tea</arg_value{suffix}>"
+    call = f"<tool_call{suffix}>plan<tool_sep{suffix}>\n{argument}\n</tool_call{suffix}>"
+    message = parse("hy_v3", f"<think{suffix}>hm<tool_calls{suffix}>\n{call}\n</tool_calls{suffix}>", TOOLS)
+
+    assert message.reasoning_content == "hm"
+    assert [(call.name, json.loads(call.arguments)) for call in message.tool_calls] == [TEA]
+
+
+def test_bare_name_of_gemma_is_a_call_only_of_a_tool_that_there_is() -> None:
+    text = '<|tool_call>{}{{goal:<|"|>tea<|"|>}}<tool_call|>'
+
+    assert [call.name for call in parse("gemma4", text.format("plan"), TOOLS).tool_calls] == ["plan"]
+    assert parse("gemma4", text.format("sum"), TOOLS).tool_calls == ()
+    assert [call.name for call in parse("gemma4", text.format("call:sum"), TOOLS).tool_calls] == ["sum"]
+
+
 @pytest.mark.parametrize("written", ["7", "[1]", '"tea"', '"[1]"', r'"{\"a\": \"\ud800\"}"', r'"{\"a\": 1} {}"', '"{"'])
 def test_arguments_that_spell_no_object_stay_what_they_are(written: str) -> None:
     (call,) = parse("hermes", f'<tool_call>{{"name": "f", "arguments": {written}}}</tool_call>', ()).tool_calls
