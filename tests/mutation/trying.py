@@ -57,7 +57,7 @@ class Known:
         by_line, own = self.lines[path], f"/test_{Path(path).stem}.py"
         found = {test for line in lines for test in by_line.get(str(line), ())}
         near, beside = found, ""
-        if "" in found:
+        if self.is_nobodys(path, lines):
             # What such a line defines, tests may use without running a line of the module: those beside it come first.
             beside = f"tests/{Path(path).parent.as_posix()}/"
             found = {test for tests in by_line.values() for test in tests} - {""} or {*self.seconds}
@@ -78,6 +78,10 @@ class Known:
                 break
             tests.append(test)
         return tests
+
+    def is_nobodys(self, path: str, lines: range) -> bool:
+        """Whether these lines run at the import, or for a fixture that several tests share."""
+        return any("" in self.lines[path].get(str(line), ()) for line in lines)
 
 
 def learn(modules: Sequence[str], tests: Sequence[str]) -> Known:
@@ -129,7 +133,8 @@ class Trial:
 def attempt(known: Known, path: str, mutant: Mutant, tests: Sequence[str]) -> Trial:
     """Run these tests with the mutant in place."""
     where, tree = Path(path).resolve(), mutant.tree
-    code = changed_function(where, tree)
+    # What ran at the import, as a function that makes a constant, would not run again.
+    code = None if known.is_nobodys(path, lines_of(mutant)) else changed_function(where, tree)
     taken = [known.seconds[test] for test in tests]
     return start(
         ["-x", f"--timeout={_LONGEST * max(taken) + 5}", *tests],

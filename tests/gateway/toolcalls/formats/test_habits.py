@@ -253,6 +253,15 @@ def test_section_of_either_version_or_misspelled_is_markup(name: str, section: s
     assert (message.content, message.diagnostics) == ("a b", ())
 
 
+def test_tag_that_a_value_opens_is_counted_once_however_the_value_arrives() -> None:
+    value = "<parameter x>a</parameter>"
+    text = f'<minimax:tool_call>\n<invoke name="plan">\n<parameter name="goal">{value}</parameter></parameter></invoke>'
+    for size in range(1, 30):
+        pieces = [text[at : at + size] for at in range(0, len(text), size)]
+        (call,) = stream("minimax_m2", pieces, TOOLS).tool_calls
+        assert json.loads(call.arguments) == {"goal": value}
+
+
 @pytest.mark.parametrize("suffix", ["", ":opensource"])
 def test_call_ends_reasoning_that_is_not_closed_in_either_spelling_of_hunyuan_3(suffix: str) -> None:
     argument = f"<arg_key{suffix}>goal</arg_key{suffix}>\n<arg_value{suffix}>tea</arg_value{suffix}>"
