@@ -262,6 +262,28 @@ def test_tag_that_a_value_opens_is_counted_once_however_the_value_arrives() -> N
         assert json.loads(call.arguments) == {"goal": value}
 
 
+@pytest.mark.parametrize(("attribute", "value"), [("true", "5"), ("false", 5)])
+def test_tag_of_deepseek_says_whether_a_value_is_a_string_where_no_schema_does(attribute: str, value: object) -> None:
+    text = f"<{D}tool_calls>\n{invoke(attribute=attribute, key='other', value='5')}</{D}tool_calls>"
+    (call,) = parse("deepseek_v4", text, TOOLS).tool_calls
+
+    assert json.loads(call.arguments) == {"other": value}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("qwen3_coder", "<tool_call>\n<function=f>\n<parameter=größe>\n5\n</parameter>\n</function>\n</tool_call>"),
+        ("pythonic", "[f(größe=5)]"),
+        ("hermes", '<tool_call>\n{"name": "f", "größe": 5}\n</tool_call>'),
+    ],
+)
+def test_key_of_an_argument_is_spelled_as_the_model_wrote_it(name: str, text: str) -> None:
+    tool = {"name": "f", "parameters": {"type": "object", "properties": {"größe": {"type": "integer"}}}}
+
+    assert [call.arguments for call in parse(name, text, [tool]).tool_calls] == ['{"größe": 5}']
+
+
 @pytest.mark.parametrize("suffix", ["", ":opensource"])
 def test_call_ends_reasoning_that_is_not_closed_in_either_spelling_of_hunyuan_3(suffix: str) -> None:
     argument = f"<arg_key{suffix}>goal</arg_key{suffix}>\n<arg_value{suffix}>tea</arg_value{suffix}>"
