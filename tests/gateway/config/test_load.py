@@ -463,7 +463,7 @@ def test_path_of_an_api_behind_an_engine_s_address_is_left_out(tmp_path: Path, p
 )
 def test_engine_at_the_gateway_s_own_port_is_refused(tmp_path: Path, url: str, is_own: bool) -> None:
     if is_own:
-        with pytest.raises(ConfigError, match="which is this gateway's own port"):
+        with pytest.raises(ConfigError, match=f"'{url.removesuffix('/v1')}', which is this gateway's own port"):
             load_config(None, {"engine": url}, environ={}, cwd=tmp_path)
     else:
         assert load_config(None, {"engine": url}, environ={}, cwd=tmp_path).engine.url == url
