@@ -59,8 +59,6 @@ class CommandSpelling:
 
     def message(self, text: str) -> str:
         """A message or a help text, which names commands as if they were on the search path."""
-        if not self.folder:
-            return text
         return _COMMAND.sub(lambda found: found[0] if _is_prose(text, found.start()) else f"{self.program} ", text)
 
 

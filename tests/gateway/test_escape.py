@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.escape import cut_text, escape_text
+from gateway.escape import INVISIBLE, cut_text, escape_text
 
 
 @given(st.text())
@@ -44,3 +44,16 @@ def test_escaped_text_is_no_longer_than_its_bound_whatever_it_is_made_of(text: s
     else:
         shown = escape_text(text, limit)
     assert len(shown) <= limit
+
+
+def test_text_that_just_fits_is_whole() -> None:
+    assert [escape_text(r"a\b", 3), escape_text("a\nb", 4)] == [r"a\b", r"a\nb"]
+    assert escape_text("a\nb", 3) == r"a\n… (1 more characters)"
+
+
+def test_what_nobody_sees_is_spelled_out_where_that_is_asked_for() -> None:
+    invisible = "\u034f\u180b\u2800\u3164\ufe00\ufe0f\U000e0100\U000e01ef"
+
+    assert escape_text(f"a{invisible}b") == f"a{invisible}b"
+    assert escape_text(f"a{invisible}b", also=INVISIBLE) == f"a{invisible.encode('unicode_escape').decode()}b"
+    assert escape_text("é\ufe10😀漢", also=INVISIBLE) == "é\ufe10😀漢"

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
-_OURS = ("gateway", "leaf_sdk", "tests", "conftest")
+_OURS = ("gateway", "leaf_sdk", "pages", "tests", "conftest")
 _TESTS = Path(__file__).parents[1]
 
 
@@ -38,7 +39,7 @@ class _MutantFinder(MetaPathFinder):
 
     def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> ModuleSpec | None:
         loader = self._loader
-        return ModuleSpec(fullname, loader, origin=loader.path) if fullname == loader.name else None
+        return spec_from_file_location(fullname, loader.path, loader=loader) if fullname == loader.name else None
 
 
 class Unimportable(Exception):
@@ -55,7 +56,7 @@ def import_anew(path: str, tree: ast.Module) -> None:
     sys.meta_path.insert(0, _MutantFinder(name, Path(path).resolve(), tree))
     try:
         import_module(name)
-    except Exception:
+    except (Exception, SystemExit):
         raise Unimportable(name) from None
 
 

@@ -29,6 +29,7 @@ _APIS = ("serve/generation", "serve/messages", "serve/openai", "serve/responses"
 _AGENT = ("agent", "agent/calls", "agent/generate", "agent/results")
 _CONTEXT = ("context", "context/compose", "context/history", "context/memory")
 _ENGINE = ("engine", "engine/pool", "engine/rendering", "engine/slots", "engine/start")
+_PARSERS = ("toolcalls", "toolcalls/formats", "toolcalls/nodes", "toolcalls/stream", "toolcalls/values")
 _SERVER = ("proxy/upstream/items", "proxy/upstream/session", "proxy/upstream/supervision")
 _ALSO = {
     # Conversations are composed, remembered and read for the agent, and shown by the APIs.
@@ -39,9 +40,13 @@ _ALSO = {
     # One server is mostly tested through the proxy, by real ones.
     **dict.fromkeys(("proxy/upstream", *_SERVER), ("proxy", "proxy/upstream")),
     **dict.fromkeys(("proxy/transport/http", "proxy/transport/oauth"), ("proxy/transport/over_http",)),
+    # One message shows what all of them do, and each node of a format also writes its grammar.
+    **dict.fromkeys(_PARSERS, (*_PARSERS, "toolcalls/grammar")),
     "toolcalls/schema": ("toolcalls/grammar",),
 }
 """By package: others whose tests should notice a change in it."""
+_PAGES = {"config": {"tests/pages/test_pages.py"}}
+"""By package: the tests of pages that are made from its constants."""
 
 
 @dataclass(slots=True)
@@ -89,17 +94,18 @@ def named_tests(package: str) -> set[str]:
     """The tests that should notice a change: those that mirror the package, or those nearby that import it."""
     mirrors = [TESTS / each for each in (package, *_ALSO.get(package, ()))]
     tests = (path for mirror in mirrors for path in mirror.rglob("test_*.py"))
-    found = {path for path in tests if path.parent in mirrors or not _mirrors(path.parent)}
+    found = {path for path in tests if _mirror_above(path) in mirrors}
     if not mirrors[0].is_dir():
         names = (name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in modules_of(package))
         imports = re.compile(rf"^ *(?:from|import) (?:{'|'.join(map(re.escape, names))})(?![\w.])", re.MULTILINE)
         near = (TESTS / package.partition("/")[0]).rglob("test_*.py")
         found |= {path for path in near if imports.search(path.read_text(encoding="utf-8"))}
-    return {path.relative_to(ROOT).as_posix() for path in found}
+    return {path.relative_to(ROOT).as_posix() for path in found} | _PAGES.get(package, set())
 
 
-def _mirrors(tests: Path) -> bool:
-    return (GATEWAY / tests.relative_to(TESTS)).is_dir()
+def _mirror_above(test: Path) -> Path:
+    """The innermost folder around the test that mirrors a package."""
+    return next(folder for folder in test.parents if (GATEWAY / folder.relative_to(TESTS)).is_dir())
 
 
 def changes(package: str, only: str) -> Iterator[Change]:

@@ -63,6 +63,8 @@ def imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_module_that_can_not_be_imported_is_noticed() -> None:
     with pytest.raises(Unimportable):
         import_anew("gateway/escape.py", ast.parse("no_such_name"))
+    with pytest.raises(Unimportable):
+        import_anew("gateway/escape.py", ast.parse("raise SystemExit"))
 
 
 @pytest.mark.usefixtures("imports")
@@ -74,3 +76,14 @@ def test_test_that_was_imported_before_is_imported_anew_whatever_its_name(name: 
     import_anew("gateway/escape.py", ast.parse(""))
 
     assert name not in sys.modules
+
+
+@pytest.mark.usefixtures("imports")
+@pytest.mark.parametrize("path", ["gateway/escape.py", "gateway/config/__init__.py"])
+def test_module_that_is_imported_anew_knows_its_file(path: str) -> None:
+    source = Path(path).read_text(encoding="utf-8")
+    import_anew(path, ast.parse(source))
+    name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+    assert sys.modules[name].__file__ == str(Path(path).resolve())
+    assert hasattr(sys.modules[name], "__path__") == path.endswith("__init__.py")

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.mutation.run import ROOT, modules_of, named_tests, packages
 from tests.mutation.trying import Known
 
@@ -28,6 +30,7 @@ def test_package_is_tried_by_the_tests_that_mirror_it_or_else_by_those_that_impo
 def test_tests_of_a_package_inside_another_are_its_own_and_others_belong_to_the_outer_one() -> None:
     assert "tests/gateway/agent/recall/test_shapes.py" in named_tests("agent")
     assert "tests/gateway/engine/wire/llama_cpp/test_repair.py" not in named_tests("engine")
+    assert {Path(test).parent.as_posix() for test in named_tests(".")} == {"tests/gateway"}
 
 
 def test_package_whose_tests_are_those_of_another_is_tried_by_these_too() -> None:
@@ -37,24 +40,37 @@ def test_package_whose_tests_are_those_of_another_is_tried_by_these_too() -> Non
         "tests/gateway/agent/recall/test_shapes.py",
     }
     assert "tests/gateway/proxy/test_idle.py" not in named_tests("context/compose")
+    assert named_tests("toolcalls/nodes") >= {
+        "tests/gateway/toolcalls/test_laws.py",
+        "tests/gateway/toolcalls/grammar/test_keys.py",
+    }
+    assert named_tests("config") >= {"tests/gateway/config/test_load.py", "tests/pages/test_pages.py"}
     assert named_tests("proxy/upstream/supervision") >= {
         "tests/gateway/proxy/test_idle.py",
         "tests/gateway/proxy/upstream/test_listing.py",
     }
 
 
-def test_mutant_gets_its_module_s_own_tests_first_then_the_quickest_for_a_while(tmp_path: Path) -> None:
-    module = str(tmp_path / "a.py")
-    Path(module).write_text("pass\n" * 9, encoding="utf-8")
+def test_mutant_gets_its_module_s_own_tests_first_then_the_quickest_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").touch()
     seconds = {"t/test_b.py::slow": 1.5, "t/test_a.py::own": 2.0, "t/test_b.py::quick": 0.1}
-    known = Known(seconds, {module: {"3": [*seconds, "left out"], "9": [""]}})
+    known = Known(seconds, {"a.py": {"3": [*seconds, "left out"], "9": [""]}})
 
-    assert known.tests_of(module, range(3, 4)) == ["t/test_a.py::own", "t/test_b.py::quick", "t/test_b.py::slow"]
-    assert known.tests_of(module, range(9, 10)) == known.tests_of(module, range(3, 4))
-    assert known.tests_of(module, range(4, 5)) == []
+    assert known.tests_of("a.py", range(3, 4)) == ["t/test_a.py::own", "t/test_b.py::quick", "t/test_b.py::slow"]
+    assert known.tests_of("a.py", range(9, 10)) == known.tests_of("a.py", range(3, 4))
+    assert known.tests_of("a.py", range(4, 5)) == []
     # Its own file may hold a test of its constants alone, which runs none of its lines.
-    constant = Known(seconds, {module: {"3": ["t/test_b.py::quick"], "9": [""]}})
-    assert constant.tests_of(module, range(9, 10)) == ["t/test_a.py::own", "t/test_b.py::quick"]
-    assert len(Known(seconds, {module: {"9": [""]}}).tests_of(module, range(9, 10))) == 3
+    constant = Known(seconds, {"a.py": {"3": ["t/test_b.py::quick"], "9": [""]}})
+    assert constant.tests_of("a.py", range(9, 10)) == ["t/test_a.py::own", "t/test_b.py::quick"]
+    page = Known({**seconds, "tests/pages/test_pages.py::all": 1.0}, {"a.py": {"3": ["t/test_b.py::quick"], "9": [""]}})
+    assert page.tests_of("a.py", range(9, 10))[-1] == "tests/pages/test_pages.py::all"
+    assert len(Known(seconds, {"a.py": {"9": [""]}}).tests_of("a.py", range(9, 10))) == 3
+    defined = Known(
+        {"t/test_b.py::quick": 0.1, "tests/gateway/p/test_b.py::beside": 0.2}, {"gateway/p/a.py": {"9": [""]}}
+    )
+    assert defined.tests_of("gateway/p/a.py", range(9, 10))[0] == "tests/gateway/p/test_b.py::beside"
     many = {f"t/test_b.py::{number:03}": 1.0 for number in range(100)}
-    assert len(Known(many, {module: {"3": [*many]}}).tests_of(module, range(3, 4))) == 40
+    assert len(Known(many, {"a.py": {"3": [*many]}}).tests_of("a.py", range(3, 4))) == 40

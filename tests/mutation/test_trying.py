@@ -72,3 +72,24 @@ def test_tests_of_the_whole_function_come_after_those_of_the_line(tmp_path: Path
 
     assert known.tests_of(str(module), range(8, 9)) == ["cleans", "works"]
     assert known.tests_of(str(module), range(3, 4)) == ["outside", "cleans", "works"]
+
+
+BODIES = ("return text[:limit]", "if text.isprintable()")
+MADE = """
+from gateway.escape import cut_text, escape_text
+
+CUT = cut_text("abc", 2)
+
+def test_made():
+    assert escape_text(CUT) == CUT
+"""
+
+
+def test_function_that_ran_at_the_import_is_known_so_that_it_is_imported_anew(tmp_path: Path) -> None:
+    source = Path("gateway/escape.py").read_text().splitlines()
+    cut, escaped = (
+        next(number for number, line in enumerate(source, 1) if line.startswith(f"    {text}")) for text in BODIES
+    )
+    show = f"print(*(known.is_nobodys('gateway/escape.py', range(line, line + 1)) for line in ({cut}, {escaped})))"
+
+    assert told(tmp_path, MADE, show).split() == ["True", "False"]

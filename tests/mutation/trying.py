@@ -56,22 +56,32 @@ class Known:
         """The tests that can notice a change in these lines: all that touch the module, where it belongs to no test."""
         by_line, own = self.lines[path], f"/test_{Path(path).stem}.py"
         found = {test for line in lines for test in by_line.get(str(line), ())}
-        near = found
-        if "" in found:
+        near, beside = found, ""
+        if self.is_nobodys(path, lines):
+            # What such a line defines, tests may use without running a line of the module: those beside it come first.
+            beside = f"tests/{Path(path).parent.as_posix()}/"
             found = {test for tests in by_line.values() for test in tests} - {""} or {*self.seconds}
-            # One that looks only at the module's constants runs none of its lines.
-            found |= {test for test in self.seconds if own in test}
-        elif found:
+            # One that looks only at the module's constants runs none of its lines; that of a page too.
+            found |= {test for test in self.seconds if own in test or test.startswith("tests/pages/")}
+        else:
             # Python 3.11 does not trace what a coroutine runs after an exception was thrown into it.
             near = {test for line in function_at(Path(path), lines) for test in by_line.get(str(line), ())} - {""}
         known = (found | near) & self.seconds.keys()
         tests, left = list[str](), float(_ENOUGH)
-        for test in sorted(known, key=lambda test: (test not in found, own not in test, self.seconds[test], test)):
+
+        def key(test: str) -> tuple[bool, bool, bool, float, str]:
+            return test not in found, own not in test, not test.startswith(beside), self.seconds[test], test
+
+        for test in sorted(known, key=key):
             left -= self.seconds[test]
             if tests and left < 0:
                 break
             tests.append(test)
         return tests
+
+    def is_nobodys(self, path: str, lines: range) -> bool:
+        """Whether these lines run at the import, or for a fixture that several tests share."""
+        return any("" in self.lines[path].get(str(line), ()) for line in lines)
 
 
 def learn(modules: Sequence[str], tests: Sequence[str]) -> Known:
@@ -123,7 +133,8 @@ class Trial:
 def attempt(known: Known, path: str, mutant: Mutant, tests: Sequence[str]) -> Trial:
     """Run these tests with the mutant in place."""
     where, tree = Path(path).resolve(), mutant.tree
-    code = changed_function(where, tree)
+    # What ran at the import, as a function that makes a constant, would not run again.
+    code = None if known.is_nobodys(path, lines_of(mutant)) else changed_function(where, tree)
     taken = [known.seconds[test] for test in tests]
     return start(
         ["-x", f"--timeout={_LONGEST * max(taken) + 5}", *tests],

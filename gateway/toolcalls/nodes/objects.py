@@ -37,7 +37,6 @@ class Field:
 
     keys: tuple[str, ...]
     node: Node
-    required: bool = True
     written: bool = True
     """Whether the grammar writes it."""
 
@@ -61,11 +60,10 @@ class RecordNode(Node):
 
     def run(self, at: Cursor) -> Steps:
         """Read the object and run each field's node on its value."""
-        missing = {field for field in self.fields if field.required}
         braces = yield from _read_braces(at)
         char = "," if braces else ""
         if char and (yield from read_char(at, "}")):
-            return not missing
+            return True
         seen: set[Field] = set()
         argued = False
         while char == ",":
@@ -93,7 +91,7 @@ class RecordNode(Node):
         whole = (yield from _close(at, braces)) if char else (yield from self._lacks_brace(at))
         if self.beside and not at.calls.has_arguments and (yield from _goes_on(at)):
             return False
-        return whole and missing <= seen
+        return whole
 
     def _lacks_brace(self, at: Cursor) -> Steps:
         """Whether the object is whole but for its last brace."""
@@ -179,12 +177,9 @@ def call_object(
     """
     named = QuotedName(after="id" if id_first or id_last else "")
     others = tuple(key for key in ("arguments", "parameters", "args", "input") if key != arguments)
-    fields = (
-        Field(tuple(dict.fromkeys((name, "name"))), named, required=False),
-        Field((arguments, *others), Json(), required=False),
-    )
-    nested = Field(("function",), RecordNode(fields), required=False, written=False)
-    call_id = Field((id_first or id_last,), QuotedId(id_shape), required=False)
+    fields = (Field(tuple(dict.fromkeys((name, "name"))), named), Field((arguments, *others), Json()))
+    nested = Field(("function",), RecordNode(fields), written=False)
+    call_id = Field((id_first or id_last,), QuotedId(id_shape))
     before, behind = ((call_id,) if key else () for key in (id_first, id_last))
     return CallNode(RecordNode((*before, *fields, *behind, nested), beside=True))
 
@@ -193,10 +188,7 @@ def bare_object(arguments: str = "parameters") -> CallNode:
     """Return a call that is an object without a marker: it counts only with a name and arguments and no other keys."""
     named = QuotedName(after="arguments")
     others = tuple(key for key in ("parameters", "arguments") if key != arguments)
-    fields = (
-        Field(("name",), named, required=False),
-        Field((arguments, *others), JsonObject(starts=True), required=False),
-    )
-    kind = Field(("type",), Lit('"function"'), required=False, written=False)
-    nested = Field(("function",), RecordNode(fields, strict=True), required=False, written=False)
+    fields = (Field(("name",), named), Field((arguments, *others), JsonObject(starts=True)))
+    kind = Field(("type",), Lit('"function"'), written=False)
+    nested = Field(("function",), RecordNode(fields, strict=True), written=False)
     return CallNode(RecordNode((kind, *fields, nested), strict=True), name_suffices=False)

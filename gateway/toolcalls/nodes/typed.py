@@ -181,7 +181,7 @@ class _OpenTags:
 
     def __init__(self, closer: str) -> None:
         self._count = 0
-        self._opener = closer.replace("</", "<", 1).rstrip(">")
+        self._opener = closer.replace("</", "<").rstrip(">")
         self._tail = ""
 
     def add(self, text: str) -> None:

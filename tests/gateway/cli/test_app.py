@@ -1,16 +1,14 @@
 """The command line as a whole: what every command shares, and the page that lists them."""
 
-import gc
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gateway import __main__, __version__
-from gateway.cli import app, exit_codes
+from gateway import __version__
+from gateway.cli import exit_codes
 from gateway.cli.app import build_app, run
 
 
@@ -19,22 +17,6 @@ def test_version_is_printed_without_a_command(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == f"{__version__}\n"
     # No command is loaded for it: all of them together take seconds.
     assert not build_app("--version").registered_commands
-
-
-def test_garbage_is_looked_for_once_everything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    looking: list[bool] = []
-
-    def load(_name: str) -> Callable[[], None]:
-        looking.append(gc.isenabled())
-        return lambda: looking.append(gc.isenabled())
-
-    monkeypatch.setattr(app, "_load", load)
-    monkeypatch.setattr(sys, "argv", ["codec-gateway", "token"])
-    with pytest.raises(SystemExit) as ended:
-        __main__.main()
-
-    assert ended.value.code == exit_codes.OK
-    assert looking == [False, True]
 
 
 def test_unknown_option_is_a_usage_error_that_names_it(capsys: pytest.CaptureFixture[str]) -> None:

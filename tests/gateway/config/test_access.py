@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.access import AuditConfig, TelemetryConfig
+from gateway.config.access import AuditConfig, TelemetryConfig, TrajectoriesConfig
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
 from gateway.errors import ConfigError
@@ -72,6 +72,8 @@ def test_shared_secrets_and_no_signature_can_not_be_allowed(tmp_path: Path, algo
         (OAUTH + "algorithms = []", "algorithms"),
         (OAUTH + "leeway = 3600", "leeway"),
         (OAUTH + 'isuer = "x"', "did you mean 'issuer'"),
+        ('issuer = "https://id.example/{x}"\nresource = "https://g.example/mcp"', "serve.oauth.issuer"),
+        ('issuer = "https://id.exämple"\nresource = "https://g.example/mcp"', "serve.oauth.issuer"),
     ],
 )
 def test_half_an_oauth_table_is_refused_by_name(tmp_path: Path, toml: str, named: str) -> None:
@@ -92,6 +94,18 @@ def test_audit_path_starts_from_the_file_s_folder(tmp_path: Path) -> None:
     assert load(tmp_path, '[audit]\npath = "calls.jsonl"\narguments = true\n').audit == AuditConfig(
         tmp_path / "calls.jsonl", arguments=True
     )
+
+
+def test_trajectories_are_written_only_where_the_file_says(tmp_path: Path) -> None:
+    assert load(tmp_path, "").trajectories == TrajectoriesConfig()
+    assert load(tmp_path, '[trajectories]\npath = "t.jsonl"\nlogprobs = true\n').trajectories == TrajectoriesConfig(
+        tmp_path / "t.jsonl", logprobs=True
+    )
+
+
+def test_token_of_the_console_is_too_long_to_guess(tmp_path: Path) -> None:
+    assert load(tmp_path, f'[console]\ntoken = "{"t" * 32}"\n').console.token == "t" * 32
+    assert "console.token': expected at least 32 characters" in refuse(tmp_path, f'[console]\ntoken = "{"t" * 31}"\n')
 
 
 def test_telemetry_endpoint_must_be_a_url(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.config.address import is_http_url, is_loopback
+from gateway.config.address import host_name, is_http_url, is_loopback
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "127.0.0.1", "127.8.9.1", "::1", "[::1]"])
@@ -30,3 +30,20 @@ def test_http_address_is_one(url: str) -> None:
 )
 def test_other_text_is_no_http_address(url: str) -> None:
     assert not is_http_url(url)
+
+
+@pytest.mark.parametrize("url", ["http://a:0", "https://a:-1"])
+def test_address_with_a_port_that_nobody_listens_on_is_none(url: str) -> None:
+    assert not is_http_url(url)
+
+
+@pytest.mark.parametrize(
+    ("netloc", "name"),
+    [
+        *(("a.example", "a.example"), ("A.example:80", "a.example"), ("127.0.0.1:1", "127.0.0.1"), ("[::1]", "::1")),
+        *(("[::1]:8600", "::1"), ("[::1].evil", None), ("a/b", None), ("u@a", None), ("@a", None), ("a:0", None)),
+        *(("a:x", None), ("a:70000", None), ("", None), ("a?b", None), ("[::1", None)),
+    ],
+)
+def test_name_of_a_host_is_read_whole_or_not_at_all(netloc: str, name: str | None) -> None:
+    assert host_name(netloc) == name

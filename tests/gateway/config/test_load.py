@@ -15,7 +15,7 @@ from gateway.config.access import (
     TelemetryConfig,
     TelemetrySection,
 )
-from gateway.config.load import load_config
+from gateway.config.load import load_config, written_keys
 from gateway.config.masking import MASK
 from gateway.config.model import (
     AgentConfig,
@@ -36,6 +36,7 @@ from gateway.config.tables import UpstreamSection
 from gateway.errors import ConfigError
 from tests.gateway.config.own_files import own, refuse
 
+AT = "url = 'http://127.0.0.1:1'"
 UNWRITTEN = {"name", "secrets", "manifest_hosts", "manifest_state"}
 
 
@@ -396,10 +397,123 @@ def test_slot_files_of_a_server_that_others_may_use_are_refused(tmp_path):
         ("kind = 'url'\nurl = 'http://127.0.0.1:1'\nown_slots = '3-2'", "'3-2' ends before it begins"),
         ("kind = 'url'\nurl = 'http://127.0.0.1:1'\nown_slots = '3'", "engine.own_slots"),
         ("kind = 'embedded'\nserved_model = 'poet'", "engine.served_model is for a vLLM server"),
+        (f"{AT}\napi = 'llama_cpp'\nserved_model = 'poet'", "engine.served_model is for a vLLM server"),
+        ("slot_files = 'slots'", "engine.kind is 'none'"),
+        ("exclusive = true\nslot_files = 'slots'", "engine.kind is 'none'"),
     ],
 )
 def test_what_belongs_to_a_server_at_a_url_is_refused_elsewhere(tmp_path: Path, settings: str, reason: str) -> None:
     assert reason in refuse(tmp_path, f"[engine]\n{settings}\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (f"{AT}\nchat_template = 'chatml'", "is for the embedded engine, but engine.url names a server"),
+        ("kind = 'embedded'\nchat_template = 'gone.jinja'", "expected a file or 'chatml'"),
+    ],
+)
+def test_template_that_no_engine_gets_is_refused(tmp_path: Path, settings: str, reason: str) -> None:
+    assert reason in refuse(tmp_path, f"[engine]\n{settings}\n")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "kind = 'embedded'\nisolate = true\ncache_mib = 0",
+        "kind = 'embedded'\ncache_mib = 64",
+        "kind = 'embedded'\nchat_template = 'chatml'",
+        "kind = 'embedded'\nchat_template = 'codec-gateway.toml'",
+        "kind = 'embedded'\nslot_files = 'slots'",
+        f"{AT}\nslot_files = 'off'",
+        f"{AT}\nexclusive = true\nslot_files = 'slots'",
+        f"{AT}\napi = 'vllm'\nisolate = true",
+        f"{AT}\nserved_model = 'poet'",
+        f"{AT}\nown_slots = '2-2'",
+    ],
+)
+def test_settings_of_an_engine_that_fit_together_are_taken(tmp_path: Path, settings: str) -> None:
+    own(tmp_path, f"[engine]\n{settings}\n")
+
+    assert load_config(None, environ={}, cwd=tmp_path).has_engine
+
+
+@pytest.mark.parametrize(
+    ("own_slots", "slots"), [("own_slots = '2-5'", range(2, 6)), ("own_slots = '0-0'", range(1)), ("", None)]
+)
+def test_own_slots_are_from_the_first_to_the_last(tmp_path: Path, own_slots: str, slots: range | None) -> None:
+    own(tmp_path, f"[engine]\n{AT}\n{own_slots}\n")
+
+    assert load_config(None, environ={}, cwd=tmp_path).engine.slot_range == slots
+
+
+@pytest.mark.parametrize("path", ["", "/v1", "/v1/", "/v1/chat/completions", "/v1/models//"])
+def test_path_of_an_api_behind_an_engine_s_address_is_left_out(tmp_path: Path, path: str) -> None:
+    assert load_config(None, {"engine": f"http://e:1{path}"}, environ={}, cwd=tmp_path).engine.url == "http://e:1"
+
+
+@pytest.mark.parametrize(
+    ("url", "is_own"),
+    [
+        ("http://localhost:8600", True),
+        ("http://127.0.0.1:8601/v1", True),
+        ("http://127.0.0.1:8602", False),
+        ("http://gpu:8600", False),
+    ],
+)
+def test_engine_at_the_gateway_s_own_port_is_refused(tmp_path: Path, url: str, is_own: bool) -> None:
+    if is_own:
+        with pytest.raises(ConfigError, match=f"'{url.removesuffix('/v1')}', which is this gateway's own port"):
+            load_config(None, {"engine": url}, environ={}, cwd=tmp_path)
+    else:
+        assert load_config(None, {"engine": url}, environ={}, cwd=tmp_path).engine.url == url
+
+
+@pytest.mark.parametrize(
+    ("written", "origin"),
+    [
+        ("http://localhost:6274", "http://localhost:6274"),
+        ("HTTPS://A.example:443/", "https://a.example"),
+        ("http://[::1]:80", "http://[::1]"),
+        ("http://a:443", "http://a:443"),
+        ("https://a/path", None),
+        ("https://a?q", None),
+        ("https://a#f", None),
+        ("https://u@a", None),
+        ("ws://a", None),
+        ("*", None),
+    ],
+)
+def test_origin_of_a_page_is_read_as_browsers_write_it(tmp_path: Path, written: str, origin: str | None) -> None:
+    toml = f"[serve]\ncors_origins = ['{written}']\n"
+    if origin is None:
+        assert f"serve.cors_origins: {written!r} is no origin" in refuse(tmp_path, toml)
+    else:
+        own(tmp_path, toml)
+        assert load_config(None, environ={}, cwd=tmp_path).serve.cors_origins == (origin,)
+
+
+def test_written_keys_are_those_of_the_file_and_the_environment(tmp_path: Path) -> None:
+    own(tmp_path, "[serve]\nport = 9\n")
+
+    keys = written_keys(None, environ={"CODEC_GATEWAY_LIMITS__TURNS": "3"}, cwd=tmp_path)
+    assert keys >= {"serve", "serve.port", "limits", "limits.turns"}
+    assert not keys & {"serve.host", "limits.drain"}
+    assert "serve.port" not in written_keys(None, environ={}, cwd=tmp_path.parent)
+
+
+def test_view_s_name_is_that_of_a_part_of_a_path(tmp_path: Path) -> None:
+    own(tmp_path, f"[views.{'a' * 64}]\n")
+    assert list(load_config(None, environ={}, cwd=tmp_path).views) == ["a" * 64]
+
+    for name in ("a b", "a" * 65, ""):
+        assert "a view's name must have 1 to 64 letters" in refuse(tmp_path, f"[views.'{name}']\n")
+
+
+def test_view_of_the_server_of_its_name_alone_is_no_surprise(tmp_path: Path) -> None:
+    own(tmp_path, "[upstreams.a]\ncommand = 'x'\n[views.a]\nservers = ['a']\n[views.b]\nservers = ['a', 'c', 'd']\n")
+
+    assert load_config(None, environ={}, cwd=tmp_path).warnings == ("views.b.servers: there is no server 'c', 'd'",)
 
 
 def test_isolation_and_a_host_cache_exclude_each_other(tmp_path: Path) -> None:

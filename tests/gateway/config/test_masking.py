@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.masking import MASK, mask_text, mask_value, sounds_secret
+from gateway.config.masking import MASK, mask_text, mask_value, secret_places, sounds_secret
 from gateway.config.model import EngineConfig, GatewayConfig, ServeConfig, TokensConfig, UpstreamConfig
 from gateway.config.show import secrets_of, show_config
 
@@ -121,3 +121,17 @@ def test_empty_value_of_a_secret_is_shown_as_empty() -> None:
 )
 def test_shapes_that_carry_a_secret_are_masked_in_any_text(text: str, shown: str) -> None:
     assert mask_text(text) == shown
+
+
+def test_places_of_secrets_are_those_that_are_masked() -> None:
+    text = "a hunter22 b Bearer abcdef7 c https://u:p@h hunter22"
+    places = [text[start:end] for start, end in secret_places(text, ["hunter22", "other"])]
+
+    assert sorted(places) == [" abcdef7", "hunter22", "hunter22", "u:p"]
+    assert mask_text(text, ["hunter22", "other"]) == "a **** b Bearer **** c https://****@h ****"
+
+
+def test_short_secret_and_a_map_s_name_have_no_place() -> None:
+    name = "sha256:" + "5e" * 32
+
+    assert list(secret_places(f"abc {name} abcd", ["abc", name, "abcd"])) == [(len(name) + 5, len(name) + 9)]

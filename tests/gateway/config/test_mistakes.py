@@ -46,6 +46,12 @@ def test_every_mistake_of_a_file_is_named_at_once(tmp_path: Path) -> None:
     assert "'serve.port'" in message
 
 
+def test_five_mistakes_are_enough_for_one_message(tmp_path: Path) -> None:
+    message = refuse(tmp_path, "[serve]\n" + "".join(f"wrong{number} = 1\n" for number in range(7)))
+
+    assert [f"'serve.wrong{number}'" in message for number in range(7)] == [True] * 5 + [False] * 2
+
+
 def test_wrong_secret_is_refused_without_being_shown(tmp_path: Path) -> None:
     message = refuse(tmp_path, "[serve]\ntoken = 'short7!'\n")
 

@@ -1,7 +1,10 @@
 """The pages that travel with the package: names, links, spelling, and what a browser gets of them."""
 
 import re
+import sys
 import tomllib
+from email.message import Message
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from gateway.documentation.pages import (
     _spelling,
     html_form,
     open_pages,
+    own_spelling,
     paths_of_pages,
     print_form,
 )
@@ -37,7 +41,8 @@ def test_every_file_has_a_name_of_its_own_and_is_packed() -> None:
 
 
 def test_hidden_files_and_links_of_a_clone_are_no_pages(tmp_path: Path) -> None:
-    for path in ("examples/a/.env", "examples/.venv/lib/x.py", "examples/a/x.py", "docs/x.md", "key.md"):
+    compiled = "examples/a/__pycache__/x.pyc"
+    for path in ("examples/a/.env", "examples/.venv/lib/x.py", compiled, "examples/a/x.py", "docs/x.md", "key.md"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("x")
     (tmp_path / "examples/a/link.md").symlink_to(tmp_path / "key.md")
@@ -79,6 +84,7 @@ def test_word_for_no_page_or_for_several_is_refused_with_the_next_step(word: str
         ("desktop", "'clients/claude-desktop'"),
         ("nosuch", None),
         ("", None),
+        (".md", None),
         ("(", None),
         ("zz" * 5000, None),
     ],
@@ -89,6 +95,37 @@ def test_only_pages_of_a_similar_name_are_suggested(word: str, names: str | None
 
     assert ("did you mean" in str(caught.value)) == (names is not None)
     assert names is None or f"did you mean {names}? " in str(caught.value)
+
+
+def test_at_most_three_pages_are_suggested_and_decisions_last(tmp_path: Path) -> None:
+    names = ("adr/0001-cache-of-everything", *(f"cache-of-{what}-of-all-sorts" for what in ("files", "ids", "slots")))
+    found = type(PAGES)(tmp_path, {name: f"docs/{name}.md" for name in names})
+    with pytest.raises(ConfigError) as caught:
+        found.find("cache")
+
+    assert f"did you mean {names[1]!r} or {names[2]!r} or {names[3]!r}? " in caught.value.message
+
+
+def test_page_has_its_first_heading_as_its_title_and_a_folder_its_pages_alone(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/a.md").write_text("## no\n# A `b`\n# C\n")
+    (tmp_path / "docs/b.md").write_text("nothing\n")
+    files = {"a": "docs/a.md", "b": "docs/b.md", "p.svg": "docs/p.svg", "adr/c": "docs/adr/c.md", "README": "README.md"}
+    found = type(PAGES)(tmp_path, files)
+
+    assert [found.title(name) for name in ("a", "b")] == ["A `b`", "b"]
+    assert found.of_folder("docs") == ["a", "b"]
+
+
+def test_pages_are_those_beside_the_module_where_there_are_some_and_an_installation_without_any_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "_PACKED", tmp_path)
+    with pytest.raises(ConfigError, match=r"this installation has no pages: .*; install it again"):
+        open_pages.__wrapped__()
+    (tmp_path / "README.md").write_text("x")
+
+    assert open_pages.__wrapped__() == type(PAGES)(tmp_path, {"README": "README.md"})
 
 
 @pytest.mark.parametrize("name", MARKDOWN)
@@ -137,6 +174,23 @@ def test_line_break_in_a_cell_takes_effect_and_no_other_markup_does(tmp_path: Pa
     assert "| `x`; `y` <br onclick=e> <b>z</b> `<br>` |\n\n```\n<br>\n```" in print_form(found, "x", PIP)
 
 
+def test_line_break_ends_no_emphasis(tmp_path: Path) -> None:
+    (tmp_path / "x.md").write_text("**a<br>b** c\n")
+
+    assert re.search(r"<strong>a<br ?/?>\s*b</strong> c", html_form(type(PAGES)(tmp_path, {"x": "x.md"}), "x", PIP))
+
+
+def test_program_is_printed_as_it_is_and_so_are_addresses_and_places_of_the_page_itself(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("<!-- x -->\n# [x](x.md) .venv/bin/python <br>\n")
+    (tmp_path / "x.md").write_text("[a](https://a/x.md) [b](#place)\n")
+    found = type(PAGES)(tmp_path, {"x.py": "x.py", "x": "x.md"})
+
+    assert [print_form(found, name, PIP) for name in found.files] == [
+        "<!-- x -->\n# [x](x.md) .venv/bin/python <br>\n",
+        "[a](https://a/x.md) [b](#place)\n",
+    ]
+
+
 @pytest.mark.parametrize("name", MARKDOWN)
 def test_no_page_shows_a_line_break_as_text(name: str) -> None:
     shown = re.sub(r"<(code|pre)>.*?</\1>", "", html_form(PAGES, name, PIP), flags=re.DOTALL)
@@ -160,6 +214,33 @@ def test_link_to_a_file_outside_the_package_leads_to_the_repository(
     found = type(PAGES)(tmp_path, {"a": "docs/a.md", "b": "docs/b.md"})
 
     assert print_form(found, "a", PIP) == f"{words}\n"
+
+
+@pytest.mark.parametrize(
+    ("urls", "words"),
+    [
+        (["Homepage, https://a, b", "Repository, https://forge/x"], "[b](https://forge/x/blob/v1.2/b.py)"),
+        (["Homepage, https://a"], "b (`b.py` in the repository)"),
+        ([], "b (`b.py` in the repository)"),
+        (None, "b (`b.py` in the repository)"),
+    ],
+)
+def test_repository_is_the_one_that_the_package_names_at_its_version(
+    urls: list[str] | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def about(_: str) -> Message:
+        if urls is None:
+            raise PackageNotFoundError
+        told = Message()
+        told["Version"] = "1.2"
+        for url in urls:
+            told["Project-URL"] = url
+        return told
+
+    monkeypatch.setattr(pages, "metadata", about)
+    (tmp_path / "a.md").write_text("[b](b.py)\n")
+
+    assert print_form(type(PAGES)(tmp_path, {"a": "a.md"}), "a", PIP) == f"{words}\n"
 
 
 @pytest.mark.parametrize(
@@ -199,3 +280,29 @@ def test_program_is_named_alone_exactly_if_the_search_path_finds_the_one_that_ru
     assert _spelling(typed, "").folder == f"{tmp_path}/a/"
     assert _spelling(".venv/bin/codec-gateway", "").folder == ".venv/bin/"
     assert _spelling("/usr/lib/python3/gateway/__main__.py", "") == ANYWHERE
+
+
+def test_python_is_named_alone_exactly_if_the_search_path_finds_the_one_with_this_package(tmp_path: Path) -> None:
+    for name in ("codec-gateway", "python"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    typed, ours = f"{tmp_path}/codec-gateway", str(Path(sys.executable).parent)
+
+    assert [_spelling(typed, search).python for search in (ours, str(tmp_path), "")] == [
+        "python",
+        sys.executable,
+        sys.executable,
+    ]
+    assert _spelling(typed, "").absolute == str(tmp_path)
+
+
+def test_spelling_is_that_of_the_command_line_and_its_search_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "codec-gateway").touch(0o755)
+    monkeypatch.setattr(sys, "argv", [f"{tmp_path}/codec-gateway", "docs"])
+    monkeypatch.setenv("PATH", "")
+    assert own_spelling().program == f"{tmp_path}/codec-gateway"
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert own_spelling().program == "codec-gateway"

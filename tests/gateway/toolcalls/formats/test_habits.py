@@ -244,6 +244,64 @@ def test_what_models_were_seen_to_write_is_read_as_meant(
         assert stream(name, pieces, TOOLS, tail, new_id=iter(map(str, range(9))).__next__) == whole
 
 
+@pytest.mark.parametrize("name", ["deepseek_v32", "deepseek_v4"])
+@pytest.mark.parametrize("section", ["function_calls", "tool_calls", "toolcalls", "calls", " calls", "tool"])
+def test_section_of_either_version_or_misspelled_is_markup(name: str, section: str) -> None:
+    message = parse(name, f"a\n\n<{D}{section}>\n{invoke()}</{D}{section}> b", TOOLS)
+
+    assert [(call.name, json.loads(call.arguments)) for call in message.tool_calls] == [TEA]
+    assert (message.content, message.diagnostics) == ("a b", ())
+
+
+def test_tag_that_a_value_opens_is_counted_once_however_the_value_arrives() -> None:
+    value = "<parameter x>a</parameter>"
+    text = f'<minimax:tool_call>\n<invoke name="plan">\n<parameter name="goal">{value}</parameter></parameter></invoke>'
+    for size in range(1, 30):
+        pieces = [text[at : at + size] for at in range(0, len(text), size)]
+        (call,) = stream("minimax_m2", pieces, TOOLS).tool_calls
+        assert json.loads(call.arguments) == {"goal": value}
+
+
+@pytest.mark.parametrize(("attribute", "value"), [("true", "5"), ("false", 5)])
+def test_tag_of_deepseek_says_whether_a_value_is_a_string_where_no_schema_does(attribute: str, value: object) -> None:
+    text = f"<{D}tool_calls>\n{invoke(attribute=attribute, key='other', value='5')}</{D}tool_calls>"
+    (call,) = parse("deepseek_v4", text, TOOLS).tool_calls
+
+    assert json.loads(call.arguments) == {"other": value}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("qwen3_coder", "<tool_call>\n<function=f>\n<parameter=größe>\n5\n</parameter>\n</function>\n</tool_call>"),
+        ("pythonic", "[f(größe=5)]"),
+        ("hermes", '<tool_call>\n{"name": "f", "größe": 5}\n</tool_call>'),
+    ],
+)
+def test_key_of_an_argument_is_spelled_as_the_model_wrote_it(name: str, text: str) -> None:
+    tool = {"name": "f", "parameters": {"type": "object", "properties": {"größe": {"type": "integer"}}}}
+
+    assert [call.arguments for call in parse(name, text, [tool]).tool_calls] == ['{"größe": 5}']
+
+
+@pytest.mark.parametrize("suffix", ["", ":opensource"])
+def test_call_ends_reasoning_that_is_not_closed_in_either_spelling_of_hunyuan_3(suffix: str) -> None:
+    argument = f"<arg_key{suffix}>goal</arg_key{suffix}>\n<arg_value{suffix}>tea</arg_value{suffix}>"
+    call = f"<tool_call{suffix}>plan<tool_sep{suffix}>\n{argument}\n</tool_call{suffix}>"
+    message = parse("hy_v3", f"<think{suffix}>hm<tool_calls{suffix}>\n{call}\n</tool_calls{suffix}>", TOOLS)
+
+    assert message.reasoning_content == "hm"
+    assert [(call.name, json.loads(call.arguments)) for call in message.tool_calls] == [TEA]
+
+
+def test_bare_name_of_gemma_is_a_call_only_of_a_tool_that_there_is() -> None:
+    text = '<|tool_call>{}{{goal:<|"|>tea<|"|>}}<tool_call|>'
+
+    assert [call.name for call in parse("gemma4", text.format("plan"), TOOLS).tool_calls] == ["plan"]
+    assert parse("gemma4", text.format("sum"), TOOLS).tool_calls == ()
+    assert [call.name for call in parse("gemma4", text.format("call:sum"), TOOLS).tool_calls] == ["sum"]
+
+
 @pytest.mark.parametrize("written", ["7", "[1]", '"tea"', '"[1]"', r'"{\"a\": \"\ud800\"}"', r'"{\"a\": 1} {}"', '"{"'])
 def test_arguments_that_spell_no_object_stay_what_they_are(written: str) -> None:
     (call,) = parse("hermes", f'<tool_call>{{"name": "f", "arguments": {written}}}</tool_call>', ()).tool_calls

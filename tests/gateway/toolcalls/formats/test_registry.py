@@ -73,6 +73,7 @@ def test_a_preamble_without_tools_is_empty() -> None:
 def test_a_call_of_the_history_is_written_as_the_parser_reads_it(name: str, arguments: str) -> None:
     text = call_text(format_named("generic"), name, arguments)
     assert [(call.name, call.arguments) for call in parse("generic", text, ()).tool_calls] == [(name, arguments)]
+    assert ("größe" in name) == ("größe" in text)
 
 
 def test_a_description_can_not_close_the_list_or_spell_a_control_token() -> None:

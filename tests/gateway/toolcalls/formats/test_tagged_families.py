@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from gateway.toolcalls.formats.registry import format_for_template
+from gateway.toolcalls.formats.registry import format_for_template, format_named
 from gateway.toolcalls.message import parse, stream
+from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
-from tests.gateway.toolcalls.fakes import TIME, WEATHER, Numbered
+from gateway.toolcalls.stream.output_events import CallArguments
+from tests.gateway.toolcalls.fakes import PLAIN, TIME, WEATHER, Numbered
 
 RENDERED: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "vectors" / "tagged.json").read_text())
 IDS = [f"{case['template']}-{case['format']}-{case['calls']}" for case in RENDERED]
@@ -105,6 +107,32 @@ def test_content_before_what_a_template_renders_is_content(case: dict[str, Any])
 )
 def test_a_raw_value_has_the_type_of_its_schema(value: str, key: str, wanted: object) -> None:
     assert typed(value, key) == wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "key", "so_far"),
+    [
+        ("a b", "text", '"a b'),
+        ("12", "text", '"12'),
+        ("hello", "maybe", '"hello'),
+        ("nil", "maybe", ""),
+        ("hello", "either", '"hello'),
+        ('{"a": [1', "either", ""),
+        ("{'a': [1", "map", '{"a": ['),
+        ("[True, ", "list", "[true"),
+        ("12", "count", ""),
+        ("tr", "on", ""),
+        ("hello", "no such key", '"hello'),
+    ],
+)
+def test_a_raw_value_is_told_as_it_arrives_where_nothing_that_follows_can_change_its_type(
+    value: str, key: str, so_far: str
+) -> None:
+    text = f"<tool_call>\n<function=typed>\n<parameter={key}>\n{value}"
+    parser = parser_for(format_named("qwen3_coder"), PLAIN, ALL, new_id=Numbered())
+    arguments = "".join(event.fragment for event in parser.feed(PLAIN.spell(text)) if isinstance(event, CallArguments))
+
+    assert arguments == f'{{"{key}": {so_far}'
 
 
 QWEN = "<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>"

@@ -56,7 +56,7 @@ SMALL = family(
         ),
     ),
 )
-OBJECT = RecordNode((Field(("name",), QuotedName()), Field(("arguments",), Json(), required=False)))
+OBJECT = RecordNode((Field(("name",), QuotedName()), Field(("arguments",), Json())))
 SECTION = MarkedRegion("<TOOLCALL>", "[", Calls(CallNode(OBJECT), Lit(", ")), "]", Marker("</TOOLCALL>"))
 NEMOTRON = Format(name="nemotron", body=Prose(SECTION), calls=SECTION, shape="")
 DEEPSEEK_CALL = CallNode(Seq("<｜call｜>", Capture("name", "<｜sep｜>"), "<｜sep｜>", Start(), Json(), "<｜end｜>"))

@@ -197,3 +197,11 @@ def test_an_element_cut_before_its_value_does_not_say_that_it_is_a_string(elemen
     for cut in range(text.index("<a") if "<a" in text else text.index("<tags"), len(text)):
         for call in parse("minimax_m3", text[:cut], [ORDER]).tool_calls:
             assert call.arguments == "{}" or whole.arguments.startswith(call.arguments), text[:cut]
+
+
+@pytest.mark.parametrize("elements", ["~<tags>~</b>x~</tags>", "~<tags>~<item>x~<", "~<tags>~<item"])
+def test_list_that_breaks_inside_ends_its_call(elements: str) -> None:
+    text = f'~<tool_call>\n~<invoke name="order">{elements}~</invoke>\n~</tool_call>'.replace("~", MARK)
+    message = parse("minimax_m3", text, [ORDER], new_id=Numbered())
+
+    assert [problem.kind for problem in message.diagnostics] == ["malformed"]
