@@ -1,6 +1,5 @@
 """What is kept of a sign-in, and on whose disk: what a renewal changes, and which files count as missing."""
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -175,12 +174,11 @@ class TestOneMachine:
     async def test_processes_change_a_sign_in_in_turn(self, store):
         store.write(KEY, GRANT)
         order: list[str] = []
-        async with anyio.create_task_group() as tasks:
-            async with store.alone(KEY):
-                tasks.start_soon(taken_by, GrantStore(store.folder), order, "second")
-                for _ in range(20):
-                    await anyio.lowlevel.checkpoint()
-                order.append("first")
+        async with anyio.create_task_group() as tasks, store.alone(KEY):
+            tasks.start_soon(taken_by, GrantStore(store.folder), order, "second")
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()
+            order.append("first")
 
         assert order == ["first", "second"]
 
@@ -248,9 +246,7 @@ class TestReplicas:
         assert (first, second, third, fourth) == (True, False, False, True)
         assert await two.newest(KEY, None) == GRANT
 
-    @pytest.mark.parametrize(
-        ("latest", "may"), [(None, False), (GRANT, False), (replace(GRANT, reusable=True), True)]
-    )
+    @pytest.mark.parametrize(("latest", "may"), [(None, False), (GRANT, False), (replace(GRANT, reusable=True), True)])
     async def test_store_that_is_away_keeps_all_from_changing_what_could_be_spent_twice(self, replicas, latest, may):
         one, way = replicas["a"]
         way.is_there = False
@@ -281,7 +277,7 @@ class TestReplicas:
         told = await one.replace(KEY, GRANT)
         with anyio.fail_after(60):
             while await two.known(KEY) is None:
-                await asyncio.sleep(0.01)
+                await slept(0.01)
 
         assert told is False
         assert one.read(KEY) is not None
@@ -295,11 +291,10 @@ class TestReplicas:
         async def sign_in() -> None:
             done.append(await two.replace(KEY, GRANT))
 
-        async with anyio.create_task_group() as tasks:
-            async with one.lease(KEY, lambda: renewed):
-                tasks.start_soon(sign_in)
-                await anyio.sleep(0.02)
-                assert done == []
+        async with anyio.create_task_group() as tasks, one.lease(KEY, lambda: renewed):
+            tasks.start_soon(sign_in)
+            await anyio.sleep(0.02)
+            assert done == []
         newest = two.read(KEY)
 
         assert done == [True]

@@ -309,10 +309,9 @@ async def test_process_that_the_parent_can_not_start_is_its_error(parent):
 
 async def test_caller_that_leaves_still_waits_for_the_end_of_the_process(parent):
     parent.may_go.clear()
-    async with anyio.create_task_group() as tasks:
-        async with hosted(parent):
-            tasks.cancel_scope.cancel()
-            asyncio.get_running_loop().call_later(0.01, parent.may_go.set)
+    async with anyio.create_task_group() as tasks, hosted(parent):
+        tasks.cancel_scope.cancel()
+        asyncio.get_running_loop().call_later(0.01, parent.may_go.set)
 
     assert parent.gone.is_set()
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
+from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 from typing import Any, cast
 
@@ -323,7 +324,7 @@ async def test_process_has_a_group_of_its_own_which_is_guarded_until_it_has_ende
     async with run_child(UpstreamConfig("it", command="cat", cwd=tmp_path), child, cast("Any", guard)):
         pid = child.pid
         assert os.getpgid(pid) == pid
-        assert os.readlink(f"/proc/{pid}/cwd") == str(tmp_path)
+        assert Path(f"/proc/{pid}/cwd").readlink() == tmp_path
         assert guard.told == [("hold", pid)]
 
     assert guard.told == [("hold", pid), ("release", pid)]
