@@ -151,7 +151,7 @@ class TestReading:
         unreadable = SignedIn(
             CONFIG, OPERATOR, cast("Any", None), GrantStore(store.folder), cast("Any", None), lambda: 0
         )
-        with pytest.raises(NoAnswer, match="its sign-in can't be read: .*chmod 600"):
+        with pytest.raises(NoAnswer, match=r"its sign-in can't be read: .*chmod 600"):
             await unreadable.headers()
 
         assert await sent(signed_in) == "Bearer old"

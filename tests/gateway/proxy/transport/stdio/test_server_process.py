@@ -318,13 +318,17 @@ class Guard:
         self.told.append(("release", group))
 
 
+def where_it_runs(pid: int) -> Path:
+    return Path(f"/proc/{pid}/cwd").readlink()
+
+
 async def test_process_has_a_group_of_its_own_which_is_guarded_until_it_has_ended(log, heard, tmp_path):
     guard = Guard()
     child = Child(heard.append, heard.append, cast("Any", log), ServerLog(cast("Any", log)))
     async with run_child(UpstreamConfig("it", command="cat", cwd=tmp_path), child, cast("Any", guard)):
         pid = child.pid
         assert os.getpgid(pid) == pid
-        assert Path(f"/proc/{pid}/cwd").readlink() == tmp_path
+        assert where_it_runs(pid) == tmp_path
         assert guard.told == [("hold", pid)]
 
     assert guard.told == [("hold", pid), ("release", pid)]
