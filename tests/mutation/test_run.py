@@ -37,7 +37,7 @@ def test_package_whose_tests_are_those_of_another_is_tried_by_these_too() -> Non
     assert "tests/gateway/proxy/test_idle.py" not in named_tests("context/compose")
     assert named_tests("proxy/upstream/supervision") >= {
         "tests/gateway/proxy/test_idle.py",
-        "tests/gateway/proxy/upstream/test_listing.py",
+        "tests/gateway/proxy/upstream/test_concurrency.py",
     }
 
 
