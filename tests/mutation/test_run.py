@@ -1,5 +1,9 @@
 """`make mutants` reaches every module outside the commands, each in one package that has tests."""
 
+from pathlib import Path
+
+import pytest
+
 from tests.mutation.run import ROOT, modules_of, named_tests, packages
 from tests.mutation.trying import Known
 
@@ -41,7 +45,11 @@ def test_package_whose_tests_are_those_of_another_is_tried_by_these_too() -> Non
     }
 
 
-def test_mutant_gets_its_module_s_own_tests_first_then_the_quickest_for_a_while() -> None:
+def test_mutant_gets_its_module_s_own_tests_first_then_the_quickest_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.py").write_text("")
     seconds = {"t/test_b.py::slow": 1.5, "t/test_a.py::own": 2.0, "t/test_b.py::quick": 0.1}
     known = Known(seconds, {"a.py": {"3": [*seconds, "left out"], "9": [""]}})
 

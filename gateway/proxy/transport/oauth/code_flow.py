@@ -271,7 +271,7 @@ def joined_scope(*scopes: str | None) -> str | None:
 
 
 def _with_resource(body: str, resource: str) -> dict[str, str]:
-    form = dict(parse_qsl(body, keep_blank_values=True))
+    form = dict(parse_qsl(body))
     return {**form, "resource": resource} if resource else form
 
 

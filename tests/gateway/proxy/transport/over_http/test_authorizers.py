@@ -156,6 +156,32 @@ class TestReading:
 
         assert await sent(signed_in) == "Bearer old"
 
+    async def test_store_of_the_replicas_that_does_not_answer_is_asked_again_as_often_as_wanted(
+        self, store, make, monkeypatch
+    ):
+        asked: list[int] = []
+
+        class Away:
+            async def newest(self, *_: object) -> bytes | None:
+                asked.append(1)
+                return None if len(asked) < 3 else b""
+
+        pauses: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+
+        monkeypatch.setattr(authorizers.anyio, "sleep", sleep)
+        store.shared = cast("Any", Away())
+        found = await make().look_up(tries=5)
+
+        assert found == GRANT
+        assert (len(asked), pauses) == (3, [0.5, 0.5])
+        asked.clear()
+        pauses.clear()
+        await make().look_up()
+        assert (len(asked), pauses) == (1, [])
+
 
 class TestRenewal:
     @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -282,6 +282,50 @@ class TestReplicas:
         assert told is False
         assert one.read(KEY) is not None
         assert set(sleeps) == {1.0}
+
+    async def test_sign_in_is_offered_for_a_minute_to_a_store_that_stays_away(self, tmp_path, monkeypatch):
+        sleeps: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            sleeps.append(seconds)
+
+        class Away:
+            def run_in_background(self, work: Any) -> None:
+                self.work = work
+
+            async def acquire(self, *_: object) -> None:
+                return None
+
+            async def newest(self, *_: object) -> None:
+                return None
+
+        away = Away()
+        await GrantStore(tmp_path, cast("Any", away)).replace(KEY, GRANT)
+        monkeypatch.setattr(grants.anyio, "sleep", sleep)
+        await away.work
+
+        assert sleeps == [1.0] * 60
+
+    async def test_change_that_is_cancelled_is_still_told_and_ends_the_lease(self, replicas):
+        (one, _), (two, _) = replicas["a"], replicas["b"]
+        async with anyio.create_task_group() as tasks, one.lease(KEY, lambda: GRANT):
+            tasks.cancel_scope.cancel()
+        async with two.lease(KEY, lambda: None) as is_leased:
+            assert is_leased
+
+        assert await two.newest(KEY, None) == GRANT
+
+    async def test_store_keeps_a_sign_in_that_nobody_uses_for_a_month(self, tmp_path):
+        kept: list[float] = []
+
+        class Keeping:
+            async def newest(self, owner: str, place: str, version: int, value: bytes, seconds: float) -> bytes:
+                kept.append(seconds)
+                return b""
+
+        await GrantStore(tmp_path, cast("Any", Keeping())).newest(KEY, GRANT)
+
+        assert kept == [30 * 24 * 3600]
 
     async def test_new_sign_in_waits_for_a_renewal_that_has_begun(self, replicas):
         (one, _), (two, _) = replicas["a"], replicas["b"]

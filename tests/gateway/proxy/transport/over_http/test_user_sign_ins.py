@@ -176,6 +176,14 @@ class TestSharedPending:
         assert taken == [one, None, None]
         assert waiting(replicas.stores[0]) == []
 
+    async def test_owner_may_have_begun_many_in_the_store(self, replicas):
+        many = [begun() for _ in range(20)]
+        for one in many:
+            await replicas.pending[0].keep(one)
+        taken = [await replicas.pending[1].take(one.flow.state, cookies_of(one)) for one in many]
+
+        assert taken == many
+
     async def test_sign_in_that_the_store_does_not_take_is_kept_on_the_machine(self, replicas):
         one = begun()
         replicas.ways[0].is_there = False
