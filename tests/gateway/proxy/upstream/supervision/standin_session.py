@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
+import anyio
 import anyio.lowlevel
 
 from gateway.proxy.transport.server_link import PeerError
@@ -70,3 +72,33 @@ def member_of(**capabilities):
     """A session as the gateway has it, and the server."""
     server = Server(modern=capabilities.pop("modern", False), **capabilities)
     return SessionMember(server, listing_of(server)), server
+
+
+class Opener:
+    """Opens sessions with a server that is not there, or fails to."""
+
+    def __init__(self, **capabilities):
+        self.capabilities = capabilities
+        self.fails = None
+        self.may_open, self.may_end = asyncio.Event(), asyncio.Event()
+        self.may_open.set()
+        self.may_end.set()
+        self.pages = {"tools/list": tools("a")}
+        self.asked, self.members, self.ended = [], [], []
+
+    @asynccontextmanager
+    async def opened(self, terms, owner=None, *, main=False, borrower=None):
+        self.asked.append((terms, owner, main or borrower))
+        await self.may_open.wait()
+        if self.fails is not None:
+            raise self.fails
+        member, server = member_of(**self.capabilities)
+        server.announced = frozenset(terms.capabilities or ())
+        server.pages = {**self.pages}
+        self.members.append(member)
+        try:
+            yield member
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.may_end.wait()
+            self.ended.append(member)

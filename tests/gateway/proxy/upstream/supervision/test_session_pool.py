@@ -1,7 +1,6 @@
 """The sessions besides a server's main one: who gets which, how many there may be, and what ends them."""
 
 import asyncio
-from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import anyio
@@ -15,39 +14,12 @@ from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstream.supervision import session_pool as module
 from gateway.proxy.upstream.supervision.session_pool import Pool
 from tests.gateway.proxy.transport.kept_log import settled
-from tests.gateway.proxy.upstream.supervision.standin_session import member_of
+from tests.gateway.proxy.upstream.supervision.standin_session import Opener
 
 pytestmark = pytest.mark.anyio
 CONFIG = UpstreamConfig("up", command="c", client_sessions=2)
 ROOTS = Terms(("handshake",), {"roots": {}})
 PLAIN = Terms(("handshake",), {})
-
-
-class Opener:
-    """Opens sessions with a server that is not there."""
-
-    def __init__(self):
-        self.fails = None
-        self.may_open, self.may_end = asyncio.Event(), asyncio.Event()
-        self.may_open.set()
-        self.may_end.set()
-        self.asked, self.members, self.ended = [], [], []
-
-    @asynccontextmanager
-    async def opened(self, terms, owner=None, *, main=False, borrower=None):
-        self.asked.append((terms, owner, borrower))
-        await self.may_open.wait()
-        if self.fails is not None:
-            raise self.fails
-        member, server = member_of()
-        server.announced = frozenset(terms.capabilities or ())
-        self.members.append(member)
-        try:
-            yield member
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self.may_end.wait()
-            self.ended.append(member)
 
 
 class Client:

@@ -16,38 +16,10 @@ from gateway.proxy.upstream.supervision import supervisor as module
 from gateway.proxy.upstream.supervision.maintenance import Follower
 from gateway.proxy.upstream.supervision.supervisor import Supervisor
 from tests.gateway.proxy.transport.kept_log import settled
-from tests.gateway.proxy.upstream.supervision.standin_session import TELLS, member_of, tools
+from tests.gateway.proxy.upstream.supervision.standin_session import TELLS, Opener
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("_whole_pauses", "clock")]
 LIMITS = LimitsConfig(start_timeout=30.0, restart_backoff=4.0, restart_backoff_max=60.0)
-
-
-class Opener:
-    """Opens sessions with a server that is not there."""
-
-    def __init__(self):
-        self.fails = None
-        self.may_open, self.may_end = asyncio.Event(), asyncio.Event()
-        self.may_open.set()
-        self.may_end.set()
-        self.pages = {"tools/list": tools("a")}
-        self.terms, self.members, self.ended = [], [], []
-
-    @asynccontextmanager
-    async def opened(self, terms, owner=None, *, main=False, borrower=None):
-        self.terms.append((terms, owner, main))
-        await self.may_open.wait()
-        if self.fails is not None:
-            raise self.fails
-        member, server = member_of(tools=TELLS, logging={})
-        server.pages = self.pages
-        self.members.append(member)
-        try:
-            yield member
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self.may_end.wait()
-            self.ended.append(member)
 
 
 class Server:
@@ -85,7 +57,7 @@ class Server:
 
 @pytest.fixture
 async def opener():
-    return Opener()
+    return Opener(tools=TELLS, logging={})
 
 
 @pytest.fixture
@@ -108,7 +80,7 @@ class TestLife:
 
         assert opener.ended == [member]
         assert server.it.main is None
-        assert opener.terms == [(Terms(("modern", "handshake"), {}), None, True)]
+        assert opener.asked == [(Terms(("modern", "handshake"), {}), None, True)]
         assert "upstream is up" in caplog.text
         assert "upstream is down" not in caplog.text
 
@@ -165,7 +137,7 @@ class TestLife:
         async with Server(opener, url=url, protocol=protocol).running():
             await clock.passes(4.0)
 
-        assert opener.terms[1] == (Terms(eras, {}), None, True)
+        assert opener.asked[1] == (Terms(eras, {}), None, True)
 
     async def test_server_that_does_not_list_in_time_is_given_up(self, opener, clock):
         opener.pages = {"tools/list": lambda _: anyio.sleep_forever()}
@@ -215,7 +187,7 @@ class TestLife:
             for pause in (4.0, 8.0):
                 await clock.passes(pause)
 
-        assert len(opener.terms) == 3
+        assert len(opener.asked) == 3
         assert caplog.text.count("upstream is down") == 1
 
 
@@ -264,13 +236,13 @@ class TestSleep:
     async def test_lazy_server_is_started_when_it_is_wanted(self, opener):
         server = Server(opener, start="lazy")
         async with server.running():
-            asleep = (server.it.asleep, server.it.settled.is_set(), len(opener.terms))
+            asleep = (server.it.asleep, server.it.settled.is_set(), len(opener.asked))
             waiting = [asyncio.create_task(server.it.want()) for _ in range(3)]
             await settled()
 
             assert asleep == (True, True, 0)
             assert [await each for each in waiting] == opener.members * 3
-            assert (server.it.asleep, len(opener.terms)) == (False, 1)
+            assert (server.it.asleep, len(opener.asked)) == (False, 1)
         assert not server.it.asleep
 
     async def test_server_that_nobody_needed_sleeps_until_it_is_wanted_and_that_is_no_failure(
@@ -374,7 +346,7 @@ class TestAdopted:
         server = Server(opener, protocol=protocol)
         server.it.adopt(client)
         async with server.running():
-            assert opener.terms == [(Terms(eras, {"roots": {}}), client, False)]
+            assert opener.asked == [(Terms(eras, {"roots": {}}), client, None)]
             assert ("logging/setLevel", "info") in opener.members[0].session.asked
 
 
