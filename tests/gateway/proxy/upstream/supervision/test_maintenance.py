@@ -14,7 +14,7 @@ from tests.gateway.proxy.transport.kept_log import settled
 from tests.gateway.proxy.upstream.supervision.standin_session import REFUSED, TELLS, member_of, tools
 
 pytestmark = pytest.mark.anyio
-SUBSCRIBE, UNSUBSCRIBE, LISTEN = "resources/subscribe", "resources/unsubscribe", "subscriptions/listen"
+SUBSCRIBE, LISTEN = "resources/subscribe", "subscriptions/listen"
 START = 30.0
 
 
@@ -42,52 +42,6 @@ def follower():
 
 
 class TestFollowing:
-    async def test_each_resource_is_subscribed_to_while_somebody_watches_it(self, follower):
-        member, server = member_of(resources={})
-        for uri in ("b", "a", "a"):
-            follower.want(uri)
-        async with running(follower.follow, member):
-            first = [*server.asked]
-            follower.drop("a")
-            follower.want("c")
-            await settled()
-            second = server.asked[len(first) :]
-            follower.drop("a")
-            await settled()
-
-        assert first == [(SUBSCRIBE, "a"), (SUBSCRIBE, "b")]
-        assert second == [(SUBSCRIBE, "c")]
-        assert server.asked[-1] == (UNSUBSCRIBE, "a")
-        assert len(server.asked) == 4
-
-    async def test_next_session_is_subscribed_to_what_is_watched_then(self, follower):
-        follower.want("a")
-        for _ in range(2):
-            member, server = member_of()
-            async with running(follower.follow, member):
-                pass
-            assert server.asked == [(SUBSCRIBE, "a")]
-        watched = follower.watches
-        follower.drop("a")
-
-        assert (watched, follower.watches) == (True, False)
-
-    async def test_watcher_waits_until_its_resource_is_subscribed_to(self, follower):
-        member, server = member_of()
-        may = asyncio.Event()
-        server.pages[SUBSCRIBE] = lambda _: may.wait()
-        async with running(follower.follow, member):
-            follower.want("a")
-            waiting = asyncio.create_task(follower.settled("a"))
-            await settled()
-            before = waiting.done()
-            may.set()
-            await settled()
-            await follower.settled("a")
-            await follower.settled("nobody watches this")
-
-        assert (before, waiting.done()) == (False, True)
-
     async def test_watcher_waits_for_no_session_and_not_for_ever(self, follower, clock):
         follower.want("a")
         await follower.settled("a")
@@ -130,31 +84,6 @@ class TestFollowing:
 
 
 class TestListening:
-    async def test_modern_server_is_listened_to_for_what_it_reports_and_what_is_watched(self, follower):
-        member, server = member_of(modern=True, tools=TELLS, prompts={"listChanged": 1}, resources=TELLS, logging=[])
-        server.pages[LISTEN] = hanging
-        async with running(follower.follow, member):
-            for uri in ("b", "a"):
-                follower.want(uri)
-            await settled()
-            follower.want("a")
-            await settled()
-
-        lists = {"toolsListChanged": True, "resourcesListChanged": True}
-        assert server.asked == [(LISTEN, lists), (LISTEN, {**lists, "resourceSubscriptions": ["a", "b"]})]
-        await follower.settled("a")
-
-    async def test_server_that_reports_nothing_is_listened_to_once_something_is_watched(self, follower):
-        member, server = member_of(modern=True, tools={})
-        server.pages[LISTEN] = hanging
-        async with running(follower.follow, member):
-            before = [*server.asked]
-            follower.want("a")
-            await settled()
-
-        assert before == []
-        assert server.asked == [(LISTEN, {"resourceSubscriptions": ["a"]})]
-
     async def test_stream_that_ends_soon_is_opened_again_after_longer_and_longer_pauses(self, follower, clock):
         member, server = member_of(modern=True, tools=TELLS)
         async with running(follower.follow, member):
@@ -176,15 +105,6 @@ class TestListening:
             await clock.passes(0.1)
 
         assert (before, len(server.asked)) == (2, 3)
-
-    async def test_change_of_what_is_watched_ends_the_pause(self, follower):
-        member, server = member_of(modern=True, tools=TELLS)
-        async with running(follower.follow, member):
-            server.pages[LISTEN] = hanging
-            follower.want("a")
-            await settled()
-
-        assert [asked.get("resourceSubscriptions") for _, asked in server.asked] == [None, ["a"]]
 
 
 class Keeper:

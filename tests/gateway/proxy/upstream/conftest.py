@@ -1,6 +1,7 @@
 """Time that passes when a test says so."""
 
 import asyncio
+import math
 
 import pytest
 
@@ -18,13 +19,14 @@ class Clock:
 
     async def passes(self, seconds: float) -> None:
         """Let this time pass, and everything go on that can."""
-        self.now += seconds
+        # So that a deadline and the time that it is reached are one number, however the seconds were added up.
+        self.now = round(self.now + seconds, 6)
         await settled()
 
 
 @pytest.fixture
 async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     loop = asyncio.get_running_loop()
-    clock = Clock(loop.time())
+    clock = Clock(math.ceil(loop.time()))
     monkeypatch.setattr(loop, "time", clock)
     return clock
