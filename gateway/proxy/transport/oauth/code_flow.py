@@ -219,7 +219,7 @@ class CodeFlow:
             words = " ".join(str(each) for each in (error.error, error.description) if each)
             raise NoAnswer(f"its authorization server refused the sign-in: {escape_text(words, 200)}") from None
         code: str = found["code"]
-        if not 0 < len(code) <= _CODE_BOUND:
+        if len(code) > _CODE_BOUND:
             raise NoAnswer("its authorization server sent no code that could be used")
         return code
 

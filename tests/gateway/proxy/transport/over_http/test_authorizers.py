@@ -1,7 +1,8 @@
 """Somebody's sign-in, request by request: when its tokens are renewed, and what is said where they can't be."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -409,6 +410,33 @@ class TestRefusal:
 
         assert await signed_in.refused(401, "", {"authorization": "Bearer next"})
         assert await sent(signed_in) == "Bearer newer"
+
+    async def test_token_that_is_refused_while_a_replica_renews_the_one_before_is_renewed_too(
+        self, make, endpoint, store, monkeypatch
+    ):
+        endpoint.answers = [issued("new")]
+        leases, is_over = list[bool](), asyncio.Event()
+
+        @asynccontextmanager
+        async def lease(*_: object) -> AsyncGenerator[bool]:
+            leases.append(len(leases) > 0)
+            await is_over.wait()
+            yield leases[-1]
+
+        monkeypatch.setattr(store, "lease", lease)
+        signed_in = make(replace(GRANT, expires=1010.0))
+        await signed_in.refresh()
+        signed_in._due = 0.0
+        first = asyncio.create_task(signed_in.headers())
+        await anyio.wait_all_tasks_blocked()
+        store.write(KEY, replace(GRANT, access="theirs", refresh="r1", expires=1001.0, version=2))
+        second = asyncio.create_task(signed_in.refused(401, "", {"authorization": "Bearer theirs"}))
+        await anyio.wait_all_tasks_blocked()
+        is_over.set()
+
+        assert (await first, await second) == ({"authorization": "Bearer theirs"}, True)
+        assert [form["refresh_token"] for form in endpoint.forms] == ["r1"]
+        assert await sent(signed_in) == "Bearer new"
 
     async def test_short_lived_token_that_ended_on_its_way_is_renewed_though_it_was_just_issued(
         self, make, endpoint, time
