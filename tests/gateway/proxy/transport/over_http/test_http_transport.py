@@ -235,3 +235,44 @@ async def test_answer_to_a_request_that_was_only_accepted_comes_on_the_servers_o
     await transport.close()
 
     assert client.heard == [("n", {})]
+
+
+async def test_close_waits_until_nothing_runs_any_more(transport_to, network):
+    class Open(Answering):
+        async def chunk(self) -> bytes:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        def fail(self, cause: str) -> None:
+            pass
+
+    stream = Open(200, kind="text/event-stream")
+    transport = transport_to(Answering(202), stream)
+    await transport.notify("notifications/initialized")
+    await settled()
+    before = [*network.back]
+    await transport.close()
+
+    assert stream not in before
+    assert stream in network.back
+
+
+async def test_server_that_does_not_react_is_sent_a_bounded_number_of_cancellations(transport_to, network):
+    class Waiting(Answering):
+        async def head(self) -> None:
+            await asyncio.Event().wait()
+
+        def fail(self, cause: str) -> None:
+            pass
+
+    transport = transport_to(*(Waiting(200) for _ in range(60)))
+    asking = [asyncio.create_task(ask(transport)) for _ in range(30)]
+    await settled()
+    for each in asking:
+        each.cancel()
+    await settled()
+    methods = [each.sent["method"] for each in network.used]
+    await transport.close()
+
+    assert methods.count("tools/call") == 30
+    assert methods.count("notifications/cancelled") == 17
