@@ -61,7 +61,8 @@ class Way:
     def __init__(self, address: Address, stream: Streaming | None = None, status: int = 202) -> None:
         self.address, self.stream, self.status = address, stream, status
         self.sent: list[bytes] = []
-        self.released: list[object] = []
+        self.released: list[tuple[object, bool]] = []
+        """And whether the rest of the answer is thrown away."""
 
     async def open_stream(self, last_id: str | None) -> Streaming | None:
         assert last_id is None
@@ -75,7 +76,7 @@ class Way:
         return Answering(self.status)
 
     def release(self, connection: object, *, drain: bool = False) -> None:
-        self.released.append(connection)
+        self.released.append((connection, drain))
 
     def forget(self) -> SessionForgotten:
         return SessionForgotten("forgotten")
@@ -134,7 +135,7 @@ async def test_server_without_a_stream_or_a_first_event_is_none_of_that_kind(tal
     monkeypatch.setattr("gateway.proxy.transport.http.streams._FIRST_TIME", 0.01)
     assert await talk.it.open(talk.ended.append) is None
     await settled()
-    assert talk.own.released == [talk.stream]
+    assert talk.own.released == [(talk.stream, False)]
     ending = Talk()
     ending.stream.end()
     assert await ending.it.open(ending.ended.append) is None
@@ -150,7 +151,7 @@ async def test_opening_that_is_given_up_reads_no_further(talk):
     await settled()
 
     assert opening.cancelled()
-    assert talk.own.released == [talk.stream]
+    assert talk.own.released == [(talk.stream, False)]
 
 
 async def test_each_answer_is_its_requests_and_a_late_or_unknown_one_nobodys(talk):
@@ -164,7 +165,7 @@ async def test_each_answer_is_its_requests_and_a_late_or_unknown_one_nobodys(tal
     with pytest.raises(PeerError, match="no"):
         await one
     assert talk.way.sent == [b"{}", b"{}"]
-    assert len(talk.way.released) == 2
+    assert [is_drained for _, is_drained in talk.way.released] == [True, True]
     talk.reading.cancel()
 
 
@@ -223,7 +224,7 @@ async def test_message_that_is_refused_fails_its_request(talk, status, failure):
     else:
         with pytest.raises(failure):
             await one
-    assert len(talk.way.released) == 1
+    assert [is_drained for _, is_drained in talk.way.released] == [True]
     talk.reading.cancel()
 
 
@@ -241,7 +242,7 @@ async def test_end_of_the_stream_fails_who_waits_and_is_told(talk, error, words)
     with pytest.raises(LinkLost, match=words):
         await asking[1]
     assert [str(each) for each in talk.ended] == [words]
-    assert talk.own.released == [talk.stream]
+    assert talk.own.released == [(talk.stream, False)]
 
 
 async def test_request_that_is_given_up_is_not_waited_for(talk):

@@ -27,27 +27,6 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Clock:
-    """The time of the event loop."""
-
-    def __init__(self) -> None:
-        self.now = 10**6
-
-    def __call__(self) -> float:
-        return self.now
-
-    async def passes(self, seconds: float) -> None:
-        self.now = round(self.now + seconds, 6)
-        await settled()
-
-
-@pytest.fixture
-async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(asyncio.get_running_loop(), "time", clock)
-    return clock
-
-
 class Socket:
     """Notes the options that it gets."""
 
