@@ -181,12 +181,13 @@ async def test_lists_are_bounded_in_pages_items_and_bytes(each, pages, why):
     assert lists.known("tools") is None
 
 
-async def test_list_that_a_server_promises_and_does_not_know_is_empty_and_another_error_is_one():
+async def test_list_that_a_server_promises_and_does_not_know_is_empty_and_another_error_is_one(caplog):
     server = Server(tools=TELLS, prompts=TELLS)
     server.pages = {"tools/list": NO_SUCH, "prompts/list": REFUSED}
     lists = listing_of(server)
 
     assert named(await lists.get("tools")) == []
+    assert "refuses tools/list as an unknown method" in caplog.text
     with pytest.raises(PeerError, match="no"):
         await lists.get("prompts")
     server.pages["prompts/list"] = lambda cursor: NO_SUCH if cursor else {"prompts": [], "nextCursor": "2"}

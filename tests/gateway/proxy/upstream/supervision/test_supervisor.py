@@ -264,6 +264,17 @@ class TestSleep:
             assert server.it.lifecycle.restarts == server.it.lifecycle.failures == 0
         assert "upstream was idle and has been stopped" in caplog.text
 
+    async def test_server_that_falls_asleep_again_is_not_started_before_it_is_wanted_again(self, opener, clock):
+        server = Server(opener, start="lazy", idle_stop=60.0)
+        async with server.running():
+            for number in (1, 2):
+                waiting = asyncio.create_task(server.it.want())
+                await settled()
+                await waiting
+                await clock.passes(60.0)
+                await clock.passes(3600.0)
+                assert (server.it.asleep, len(opener.asked)) == (True, number)
+
     async def test_server_that_is_wanted_while_it_falls_asleep_is_woken_again(self, opener, clock):
         server = Server(opener, idle_stop=60.0)
         async with server.running():
