@@ -65,6 +65,9 @@ EQUIVALENT: Final = {
     "gateway/proxy/transport/stdio/server_process.py: 2  ->  3": "how long a moment is, or one turn of the loop more",
     "gateway/proxy/transport/stdio/server_process.py: self._process is not None and self._pipe is not None  ->  "
     "self._process is not None or self._pipe is not None": "a shell that runs has its pipe",
+    "gateway/proxy/upstream/items/item_reader.py: len(self._logged) + len(new) > _REMEMBERED  ->  "
+    "len(self._logged) + len(new) >= _REMEMBERED": _KEPT,
+    "gateway/proxy/upstream/items/tool_pins.py: size > min(left, _LONGEST)  ->  size >= min(left, _LONGEST)": _KEPT,
     "gateway/proxy/upstream/session/in_flight.py: most > seconds  ->  most >= seconds": (
         "what is left is nothing where both are the same"
     ),
