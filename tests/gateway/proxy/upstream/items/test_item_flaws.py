@@ -116,6 +116,7 @@ def test_pattern_that_one_of_them_may_not_read_is_named(pattern):
         ({"nullable": 1, "type": "string"}, ("nullable", "1 is no value for it")),
         ({"enum": [1]}, None),
         ({"enum": 1}, ("enum", "1 is no value for it")),
+        ({"patternProperties": {"a": {}, "(": {}}}, ("patternProperties", '{"a":{},"(":{}} is no value for it')),
         ({"patternProperties": 1}, ("patternProperties", "1 is no value for it")),
         ({"formatMinimum": "1"}, ("formatMinimum", "'1' is no value for it")),
         ({"$ref": "#/nowhere"}, ("$ref", "'#/nowhere' names nothing in the schema")),
