@@ -217,10 +217,11 @@ class TestFlow:
 
         assert not isinstance(refused.value, NotOurs)
 
-    def test_field_that_is_repeated_is_refused(self):
+    @pytest.mark.parametrize("second", ["b", ""])
+    def test_field_that_is_repeated_is_refused(self, second):
         made = flow()
         with pytest.raises(NoAnswer, match="repeats a field"):
-            made.read_redirect(f"state={made.state}&code=a&code=b")
+            made.read_redirect(f"state={made.state}&code=a&code={second}")
 
     def test_server_that_names_itself_must_do_so_in_the_redirect(self):
         made = flow(replace(SERVER, names_itself=True))
