@@ -55,6 +55,7 @@ EQUIVALENT: Final = {
         (
             "gateway/proxy/transport/oauth/discovery.py: 200  ->  400",
             "gateway/proxy/transport/oauth/sign_in.py: 16  ->  32",
+            "gateway/proxy/transport/oauth/tokens.py: 100  ->  200",
             "gateway/proxy/upstream/items/item_reader.py: 300  ->  600",
         ),
         _LENGTH,

@@ -152,6 +152,21 @@ async def test_client_is_the_best_that_both_sides_can(standin, client, store, au
     assert len(standin.targets("/register")) == registrations
 
 
+@pytest.mark.parametrize(
+    ("status", "scope"), [(401, "special"), (403, "special"), (200, "read"), (400, "read"), (500, "read")]
+)
+async def test_scope_is_that_for_which_the_server_refuses_a_request(standin, client, status, scope):
+    async def answer(asked: Asked, reply: Reply) -> bool:
+        if asked.target == "/mcp":
+            await reply.whole(status, www_authenticate='Bearer scope="special"')
+        return asked.target == "/mcp"
+
+    standin.before = answer
+    flow = await begin_sign_in(upstream(standin.url), client, REDIRECT)
+
+    assert flow.scope == f"{scope} offline_access"
+
+
 async def test_server_that_registers_nobody_says_what_to_set(standin, client):
     standin.metadata = {"registration_endpoint": None}
     with pytest.raises(NoAnswer, match=r"registers no clients.*'http://127\.0\.0\.1:7777/callback'.*`auth\.client_id`"):
