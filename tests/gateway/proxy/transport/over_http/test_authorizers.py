@@ -183,6 +183,24 @@ class TestReading:
         await make().look_up()
         assert (len(asked), pauses) == (1, [])
 
+    async def test_sign_in_of_a_replica_that_can_not_be_kept_here_is_used_and_that_is_logged(
+        self, store, make, log, monkeypatch
+    ):
+        class Replica:
+            async def newest(self, *_: object) -> bytes:
+                return GRANT.to_bytes()
+
+        def refuse(*_: object) -> None:
+            raise ConfigError("disk full")
+
+        store.shared = cast("Any", Replica())
+        monkeypatch.setattr(store, "write", refuse)
+
+        assert await make(None).look_up() == GRANT
+        assert log.entries == [
+            {"event": "sign-in to upstream can't be kept: it lasts as long as this process", "cause": "disk full"}
+        ]
+
 
 class TestRenewal:
     @pytest.mark.parametrize(
