@@ -343,6 +343,22 @@ class TestExchange:
         assert await exchange.refused(403, challenge, sent) is (scope is not None)
         assert [form.get("scope") for form in endpoint.forms] == [had, *([] if scope is None else [scope])]
 
+    @pytest.mark.parametrize(
+        ("had", "asked", "scope"),
+        [(None, "a", "a"), (None, "", None), ("b", "a", "b"), (None, "a" * 4096, "a" * 4096), (None, "a" * 4097, None)],
+    )
+    async def test_scope_of_a_refused_token_is_asked_for_where_there_is_none(
+        self, exchange_of, endpoint, time, had, asked, scope
+    ):
+        endpoint.answers = [(200, ISSUED), (200, {**ISSUED, "access_token": "u"})]
+        exchange = exchange_of(scope=had)
+        exchange.offer(came_with("mine"))
+        sent = await exchange.headers()
+        time.now += AGAIN
+
+        assert await exchange.refused(401, f'Bearer scope="{asked}"', sent)
+        assert [form.get("scope") for form in endpoint.forms] == [had, scope]
+
     async def test_other_403_asks_for_nothing_more(self, exchange, endpoint, time):
         endpoint.answers = [(200, ISSUED)]
         exchange.offer(came_with("mine"))
