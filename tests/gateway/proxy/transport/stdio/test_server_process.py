@@ -61,6 +61,8 @@ class Process:
         """What ends it."""
         self.left_heeds: set[Signals] | None = None
         """What ends the one that it leaves behind; None: there is none."""
+        self.left_takes = 0
+        """After how many looks that one is gone."""
         self.is_released = True
         """Whether its pipes close in the end."""
         self.pipes: dict[int, Pipe | None] = {fd: Pipe(self._happened) for fd in (0, 1, 2)}
@@ -87,6 +89,11 @@ class Process:
             raise ProcessLookupError
         if number:
             self._happened(Signals(number))
+        elif self.left_takes:
+            self.left_takes -= 1
+            if not self.left_takes:
+                self.left_heeds = None
+                raise ProcessLookupError
 
     def exit(self) -> None:
         self._is_running = False
@@ -165,6 +172,17 @@ async def test_process_and_what_it_left_behind_are_ended_as_gently_as_they_let_u
     assert process.did == ["input closed", *signals, "released"]
     assert (process.get_returncode(), process.left_heeds) == (0, None)
     assert {entry["event"] for entry in log.entries} <= {"upstream process did not exit"}
+
+
+async def test_what_it_left_behind_gets_a_moment_to_leave(child, process, clock):
+    process.heeds, process.left_heeds, process.left_takes = {"input closed"}, set(), 1
+    ending = asyncio.create_task(child.end())
+    await settled()
+    for _ in range(2):
+        await clock.passes(0.01)
+    await ending
+
+    assert process.did == ["input closed", "SIGTERM", "released"]
 
 
 async def test_process_that_even_outlives_a_kill_is_reported_and_left_alone(child, process, log):
