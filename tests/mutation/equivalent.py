@@ -57,6 +57,7 @@ EQUIVALENT: Final = {
             "gateway/proxy/transport/oauth/sign_in.py: 16  ->  32",
             "gateway/proxy/transport/oauth/tokens.py: 100  ->  200",
             "gateway/proxy/upstream/items/item_reader.py: 300  ->  600",
+            "gateway/proxy/upstream/server_lists.py: 200  ->  400",
         ),
         _LENGTH,
     ),
