@@ -93,7 +93,7 @@ class TestListening:
                 await clock.passes(0.1)
                 assert len(server.asked) == number + 1
 
-    @pytest.mark.parametrize(("lasts", "pause"), [(60.0, 4.0), (60.1, 1.0)])
+    @pytest.mark.parametrize(("lasts", "pause"), [(59.9, 4.0), (60.1, 1.0)])
     async def test_stream_that_lasted_begins_a_new_row_of_pauses(self, follower, clock, lasts, pause):
         member, server = member_of(modern=True, tools=TELLS)
         async with running(follower.follow, member):
