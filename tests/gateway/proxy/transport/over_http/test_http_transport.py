@@ -316,3 +316,12 @@ async def test_log_lines_that_were_left_out_are_counted_at_the_end(transport_to,
     assert log.entries[200:] == [
         {"event": "upstream caused too many log lines; some were dropped", "lines_left_out": 1}
     ]
+
+
+@pytest.mark.parametrize(("status", "is_asked"), [(400, True), (404, True), (405, True), (403, False), (500, False)])
+async def test_server_that_takes_no_post_is_asked_for_the_stream_of_older_ones(transport_to, network, status, is_asked):
+    transport = transport_to(Answering(status), Answering(405))
+    with pytest.raises(NoAnswer, match=f"HTTP {status}"):
+        await transport.request("initialize", {})
+
+    assert len(network.used) == 1 + is_asked
