@@ -51,6 +51,7 @@ EQUIVALENT: Final = {
     "gateway/proxy/bolt_on/bolt_on_transport.py: 300  ->  600": _LENGTH,
     "gateway/proxy/transport/http/client.py: now - each.idle_since >= _DRAIN_TIME  ->  "
     "now - each.idle_since > _DRAIN_TIME": "one that has drained for exactly this time is closed a sweep later",
+    "gateway/proxy/transport/http/http_transport.py: 128  ->  256": "the same lines, kept or made anew",
     **dict.fromkeys(
         (
             "gateway/proxy/transport/oauth/discovery.py: 200  ->  400",
