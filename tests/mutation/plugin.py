@@ -67,7 +67,8 @@ def _is_test(module: ModuleType) -> bool:
 
 def changed_function(path: Path, tree: ast.Module) -> CodeType | None:
     """The only function of the changed module that differs from the module's; None where something else does, or where
-    it closes over something else, as one does that no longer calls `super()`."""
+    it closes over something else, as one does that no longer calls `super()`, or where nobody can tell its functions
+    apart, as two in one line."""
     before, after = (compile(each, str(path), "exec") for each in (ast.parse(path.read_text(encoding="utf-8")), tree))
     known = {(code.co_qualname, code.co_firstlineno): code for code in _functions(before)}
     changed = [code for code in _functions(after) if known.get((code.co_qualname, code.co_firstlineno)) != code]
@@ -75,18 +76,30 @@ def changed_function(path: Path, tree: ast.Module) -> CodeType | None:
         return None
     (code,) = changed
     there = known.get((code.co_qualname, code.co_firstlineno))
-    return code if there is not None and there.co_freevars == code.co_freevars else None
+    named = [(each.co_qualname, each.co_firstlineno) for each in _with_inner(code)]
+    fits = there is not None and there.co_freevars == code.co_freevars and len({*named}) == len(named)
+    return code if fits else None
 
 
 def swap(path: Path, code: CodeType) -> None:
-    """Give the function, in all its places, this code."""
+    """Give the function, in all its places, this code; so with the functions inside it that exist already."""
+    codes = {(each.co_qualname, each.co_firstlineno): each for each in _with_inner(code)}
     # The suite freezes what it has collected, and `get_objects` leaves out what is frozen.
     gc.unfreeze()
     for held in gc.get_objects():
         if isinstance(held, FunctionType) and held.__code__.co_filename == str(path):
             there = held.__code__
-            if (there.co_qualname, there.co_firstlineno) == (code.co_qualname, code.co_firstlineno):
-                held.__code__ = code
+            new = codes.get((there.co_qualname, there.co_firstlineno))
+            if new is not None and new.co_freevars == there.co_freevars:
+                held.__code__ = new
+
+
+def _with_inner(code: CodeType) -> Iterator[CodeType]:
+    if not code.co_name.endswith(("comp>", "expr>")):
+        yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _with_inner(inner)
 
 
 def _functions(code: CodeType) -> Iterator[CodeType]:

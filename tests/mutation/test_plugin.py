@@ -49,6 +49,26 @@ def test_function_is_swapped_though_the_garbage_collector_was_told_to_leave_it_o
     assert module.size() == 4
 
 
+def test_function_that_another_has_made_before_is_swapped_too(tmp_path: Path) -> None:
+    path, module = tmp_path / "module.py", ModuleType("module")
+    path.write_text(
+        "def make(more):\n"
+        "    def size():\n        return 3 + more\n"
+        "    return size\n\n\n"
+        "size = make(1)\n\n\n"
+        "def lambdas():\n    return lambda: 1, lambda: 2\n"
+    )
+    exec(compile(path.read_text(), str(path), "exec"), module.__dict__)
+    (mutant,) = (each for each in mutants(path.read_text()) if each.said == "3  ->  4")
+    code = changed_function(path, mutant.tree)
+    assert code is not None
+    swap(path, code)
+    alike = [each for each in mutants(path.read_text()) if each.said == "2  ->  3"]
+
+    assert module.size() == 5
+    assert [changed_function(path, each.tree) for each in alike] == [None]
+
+
 @pytest.fixture
 def imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What is imported, and how, is afterwards as it was."""

@@ -47,7 +47,7 @@ def test_package_whose_tests_are_those_of_another_is_tried_by_these_too() -> Non
     assert named_tests("config") >= {"tests/gateway/config/test_load.py", "tests/pages/test_pages.py"}
     assert named_tests("proxy/upstream/supervision") >= {
         "tests/gateway/proxy/test_idle.py",
-        "tests/gateway/proxy/upstream/test_listing.py",
+        "tests/gateway/proxy/upstream/test_concurrency.py",
     }
 
 

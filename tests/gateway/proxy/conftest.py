@@ -17,8 +17,15 @@ from gateway.proxy.bolt_on import KnownMaps, NoMaps
 from gateway.proxy.caller import ANYBODY, ClientSession, Principal
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.upstream.server_lists import ListCache
+from tests.standins.loop_clock import LoopClock
 
 SERVERS = Path(__file__).parent / "servers"
+
+
+@pytest.fixture
+async def clock(monkeypatch: pytest.MonkeyPatch) -> LoopClock:
+    """The time of the event loop, which passes when the test says so."""
+    return LoopClock(monkeypatch)
 
 
 @pytest.fixture

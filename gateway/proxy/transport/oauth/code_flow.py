@@ -219,7 +219,7 @@ class CodeFlow:
             words = " ".join(str(each) for each in (error.error, error.description) if each)
             raise NoAnswer(f"its authorization server refused the sign-in: {escape_text(words, 200)}") from None
         code: str = found["code"]
-        if not 0 < len(code) <= _CODE_BOUND:
+        if len(code) > _CODE_BOUND:
             raise NoAnswer("its authorization server sent no code that could be used")
         return code
 
@@ -271,7 +271,7 @@ def joined_scope(*scopes: str | None) -> str | None:
 
 
 def _with_resource(body: str, resource: str) -> dict[str, str]:
-    form = dict(parse_qsl(body, keep_blank_values=True))
+    form = dict(parse_qsl(body))
     return {**form, "resource": resource} if resource else form
 
 

@@ -55,7 +55,7 @@ class Watchdog:
     def __init__(self) -> None:
         self._starting = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
-        self._pipe = -1
+        self._pipe: int | None = None
         self._missing = False
 
     async def hold(self, group: int) -> None:
@@ -71,9 +71,9 @@ class Watchdog:
 
     async def close(self) -> None:
         """End the shell, which first ends the groups that it still knows of."""
-        if self._process is not None:
+        if self._process is not None and self._pipe is not None:
             os.close(self._pipe)
-            self._pipe = -1
+            self._pipe = None
             await self._process.wait()
 
     async def _start(self) -> None:
@@ -103,7 +103,7 @@ class Watchdog:
             os.close(source)
 
     def _tell(self, line: str) -> None:
-        if self._pipe >= 0:
+        if self._pipe is not None:
             # If somebody has ended the shell, we are no worse off than without one.
             with suppress(OSError):
                 os.write(self._pipe, line.encode())

@@ -14,6 +14,8 @@ class KeptLog:
     def warning(self, event: str, **fields: Any) -> None:
         self.entries.append({"event": event, **fields})
 
+    info = debug = warning
+
 
 async def settled() -> None:
     """Everything that can go on without the other side has done so, and tasks that ended are forgotten."""

@@ -94,3 +94,22 @@ def test_part_of_what_was_given_that_a_query_names_is_given_with_it():
         False,
     ]
     assert [uris.giver("x:1?lines=2", each) for each in (ANN, BOB)] == [giver, None]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"content": [{"type": "resource_link", "uri": "x:1"}]},
+        {"content": [{"type": "resource", "resource": {"uri": "x:1", "text": "t"}}]},
+        {"messages": [{"role": "user", "content": {"type": "resource_link", "uri": "x:1"}}]},
+        {"result": {"content": [{"type": "resource_link", "uri": "x:1"}]}},
+    ],
+    ids=["call", "embedded", "prompt", "task"],
+)
+def test_uri_is_found_wherever_an_answer_links_to_it(answer: dict[str, object]):
+    uris = GivenUris()
+    uris.note(answer, ANN, GIVER)
+
+    assert uris.has("x:1", ANN)
+    assert uris.has("x:1?part=2", ANN)
+    assert not uris.has("x:1", BOB)

@@ -131,7 +131,7 @@ def test_another_program_or_url_under_the_same_name_has_pins_of_its_own(file):
     "content",
     ["", "{", "[]", "7", '{"up x": []}', '{"up x": {"t": "?"}}', '{"up x": {"t": {"pinned": "a"}}}', "\ufffe"],
 )
-def test_file_that_holds_no_pins_blocks_everything_or_warns_and_is_left_as_it_is(file, content):
+def test_file_that_holds_no_pins_blocks_everything_or_warns_and_is_left_as_it_is(file, content, caplog):
     file.path.parent.mkdir()
     file.path.write_text(content, encoding="utf-16")
     with pytest.raises(ConfigError, match=r"pins\.json"):
@@ -143,6 +143,8 @@ def test_file_that_holds_no_pins_blocks_everything_or_warns_and_is_left_as_it_is
     assert blocking.blocked == {"t"}
     assert pins(file, "warn").screen([FIRST]) == (FIRST,)
     assert file.path.read_bytes() == before
+    compared = [each for each in caplog.records if "can't be compared with their pins" in each.getMessage()]
+    assert [each.levelname for each in compared] == ["ERROR", "WARNING"]
 
 
 @pytest.mark.parametrize("content", ['{"up x": []}', '{"up x": {"t": "?"}}', '{"up x": {"t": {"pinned": "a"}}}'])

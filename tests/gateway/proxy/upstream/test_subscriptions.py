@@ -154,31 +154,3 @@ async def test_server_that_ends_its_stream_is_asked_again_at_once_only_for_what_
         [],
         [{"toolsListChanged": True, "resourceSubscriptions": ["x:1"]}],
     ]
-
-
-async def test_stream_that_ends_is_opened_again_after_longer_and_longer_pauses(monkeypatch):
-    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance._PAUSE", 0.001)
-    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance._LONGEST_PAUSE", 0.004)
-    pauses, again = [], anyio.Event()
-
-    def pause(seconds):
-        pauses.append(seconds)
-        if len(pauses) == 4:
-            again.set()
-        return waits(seconds)
-
-    async def end(*_):
-        return {}
-
-    waits = anyio.move_on_after
-    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance.anyio.move_on_after", pause)
-    monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance.anyio.current_time", lambda: 0.0)
-    server = Server(modern=True, tools={"listChanged": True})
-    server.request = end
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(Follower("up").follow, SimpleNamespace(session=server))
-        with waits(30):
-            await again.wait()
-        tasks.cancel_scope.cancel()
-
-    assert pauses[:4] == [0.002, 0.004, 0.004, 0.004]

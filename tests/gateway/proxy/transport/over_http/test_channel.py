@@ -10,6 +10,7 @@ import pytest
 from gateway.http1.origin import Origin, read_url
 from gateway.proxy.transport.http.channel import Channel
 from gateway.proxy.transport.server_link import LinkLost, NoAnswer, SessionForgotten
+from tests.gateway.proxy.transport.kept_log import settled
 
 pytestmark = pytest.mark.anyio
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
@@ -349,3 +350,22 @@ async def test_loss_fails_what_is_running_and_what_comes_later_was_not_sent(chan
     assert network.back == [(running, False)]
     assert not later.value.sent
     assert channel.closed.is_set()
+
+
+async def test_requests_in_a_session_that_was_forgotten_are_failed_as_soon_as_each_has_its_answer(channel_to):
+    waits = asyncio.Event()
+    channel = channel_to(Answering(200, waits), hanging := Answering(200, asyncio.Event()), session="s")
+    asking = [asyncio.create_task(channel.post(b"{}")) for _ in range(2)]
+    await settled()
+    channel.forget()
+    losing = asyncio.create_task(channel.lose(LinkLost("it went")))
+    await settled()
+    waits.set()
+    await settled()
+    before = (asking[0].done(), losing.done(), hanging.failed)
+    asking[1].cancel()
+    await settled()
+
+    assert before == (True, False, [])
+    assert losing.done()
+    await asking[0]

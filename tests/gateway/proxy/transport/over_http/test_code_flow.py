@@ -189,6 +189,7 @@ class TestFlow:
         query = urlencode({"state": made.state, "code": "c 1"})
 
         assert made.read_redirect(f"{BACK}?{query}" if whole else query) == "c 1"
+        assert made.read_redirect(f"state={made.state}&code={'c' * 4096}") == "c" * 4096
 
     @pytest.mark.parametrize("given", ["", "state=other&code=c", "code=c", "a=1&" * 65, "http://["])
     def test_address_with_another_state_or_none_belongs_to_no_sign_in(self, given):
@@ -199,6 +200,8 @@ class TestFlow:
         ("fields", "words"),
         [
             ({"code": "c" * 4097}, "no code that could be used"),
+            ({"code": ""}, "refused the sign-in"),
+            ({}, "refused the sign-in"),
             (
                 {"error": "access_denied", "error_description": "no\nway"},
                 r"refused the sign-in: access_denied no\\nway",
@@ -214,10 +217,11 @@ class TestFlow:
 
         assert not isinstance(refused.value, NotOurs)
 
-    def test_field_that_is_repeated_is_refused(self):
+    @pytest.mark.parametrize("second", ["b", ""])
+    def test_field_that_is_repeated_is_refused(self, second):
         made = flow()
         with pytest.raises(NoAnswer, match="repeats a field"):
-            made.read_redirect(f"state={made.state}&code=a&code=b")
+            made.read_redirect(f"state={made.state}&code=a&code={second}")
 
     def test_server_that_names_itself_must_do_so_in_the_redirect(self):
         made = flow(replace(SERVER, names_itself=True))

@@ -235,3 +235,93 @@ async def test_answer_to_a_request_that_was_only_accepted_comes_on_the_servers_o
     await transport.close()
 
     assert client.heard == [("n", {})]
+
+
+async def test_close_waits_until_nothing_runs_any_more(transport_to, network):
+    class Open(Answering):
+        async def chunk(self) -> bytes:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        def fail(self, cause: str) -> None:
+            pass
+
+    stream = Open(200, kind="text/event-stream")
+    transport = transport_to(Answering(202), stream)
+    await transport.notify("notifications/initialized")
+    await settled()
+    before = [*network.back]
+    await transport.close()
+
+    assert stream not in before
+    assert stream in network.back
+
+
+async def test_server_that_does_not_react_is_sent_a_bounded_number_of_cancellations(transport_to, network):
+    class Waiting(Answering):
+        async def head(self) -> None:
+            await asyncio.Event().wait()
+
+        def fail(self, cause: str) -> None:
+            pass
+
+    transport = transport_to(*(Waiting(200) for _ in range(60)))
+    asking = [asyncio.create_task(ask(transport)) for _ in range(30)]
+    await settled()
+    for each in asking:
+        each.cancel()
+    await settled()
+    methods = [each.sent["method"] for each in network.used]
+    await transport.close()
+
+    assert methods.count("tools/call") == 30
+    assert methods.count("notifications/cancelled") == 17
+
+
+class InPieces(Answering):
+    """An event stream that comes in these pieces."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        super().__init__(200, kind="text/event-stream")
+        self._pieces = [*pieces, b""]
+
+    async def chunk(self) -> bytes:
+        return self._pieces.pop(0)
+
+
+PUSH = b'data: {"jsonrpc":"2.0","method":"n","params":{"x":"'
+
+
+async def test_push_over_the_bound_that_comes_in_pieces_is_logged_once_and_one_without_an_end_ends_the_stream(
+    transport_to, log
+):
+    answer = b'data: {"jsonrpc":"2.0","id":1,"result":{"it":1}}\n\n'
+    assert await ask(transport_to(InPieces(PUSH + b"y" * 200, b"y" * 50, b'"}}\n\n', answer))) == {"it": 1}
+    once = [each["event"] for each in log.entries]
+    log.entries.clear()
+    with pytest.raises(Unfit, match="more than 400 bytes"):
+        await ask(transport_to(InPieces(PUSH + b"y" * 200, b"y" * 300)))
+
+    assert once == [each["event"] for each in log.entries] == ["upstream sent a message over the limit"]
+
+
+async def test_log_lines_that_were_left_out_are_counted_at_the_end(transport_to, log):
+    transport = transport_to(*(Answering(400) for _ in range(201)))
+    for _ in range(201):
+        await transport.notify("n")
+    before = len(log.entries)
+    await transport.close()
+
+    assert before == 200
+    assert log.entries[200:] == [
+        {"event": "upstream caused too many log lines; some were dropped", "lines_left_out": 1}
+    ]
+
+
+@pytest.mark.parametrize(("status", "is_asked"), [(400, True), (404, True), (405, True), (403, False), (500, False)])
+async def test_server_that_takes_no_post_is_asked_for_the_stream_of_older_ones(transport_to, network, status, is_asked):
+    transport = transport_to(Answering(status), Answering(405))
+    with pytest.raises(NoAnswer, match=f"HTTP {status}"):
+        await transport.request("initialize", {})
+
+    assert len(network.used) == 1 + is_asked

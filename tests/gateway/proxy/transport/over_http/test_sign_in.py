@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest.mock import Mock
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,7 +17,7 @@ from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
 from gateway.proxy.transport.oauth import authorizers
 from gateway.proxy.transport.oauth.authorizers import SignedIn
-from gateway.proxy.transport.oauth.code_flow import CodeFlow, NotOurs
+from gateway.proxy.transport.oauth.code_flow import Client, CodeFlow, NotOurs
 from gateway.proxy.transport.oauth.discovery import fetcher_for
 from gateway.proxy.transport.oauth.grants import OPERATOR, Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in, revoke
@@ -152,6 +152,21 @@ async def test_client_is_the_best_that_both_sides_can(standin, client, store, au
     assert len(standin.targets("/register")) == registrations
 
 
+@pytest.mark.parametrize(
+    ("status", "scope"), [(401, "special"), (403, "special"), (200, "read"), (400, "read"), (500, "read")]
+)
+async def test_scope_is_that_for_which_the_server_refuses_a_request(standin, client, status, scope):
+    async def answer(asked: Asked, reply: Reply) -> bool:
+        if asked.target == "/mcp":
+            await reply.whole(status, www_authenticate='Bearer scope="special"')
+        return asked.target == "/mcp"
+
+    standin.before = answer
+    flow = await begin_sign_in(upstream(standin.url), client, REDIRECT)
+
+    assert flow.scope == f"{scope} offline_access"
+
+
 async def test_server_that_registers_nobody_says_what_to_set(standin, client):
     standin.metadata = {"registration_endpoint": None}
     with pytest.raises(NoAnswer, match=r"registers no clients.*'http://127\.0\.0\.1:7777/callback'.*`auth\.client_id`"):
@@ -184,6 +199,34 @@ async def test_client_is_registered_again_where_the_redirect_address_or_the_issu
     flow = await begin_sign_in(config, client, REDIRECT, ended)
 
     assert flow.client.id == "client-3"
+
+
+@pytest.mark.parametrize(
+    ("status", "location", "is_forgotten"),
+    [
+        *((status, "", True) for status in (400, 401, 404, 410, 422)),
+        *((status, "", False) for status in (200, 403, 500)),
+        (302, f"{REDIRECT}?error=invalid_client", True),
+        (302, f"{REDIRECT}?error=login_required", False),
+        (302, "https://as.example/login", False),
+        (200, f"{REDIRECT}?error=invalid_client", False),
+    ],
+)
+async def test_client_that_the_authorization_server_does_not_know_any_more_is_registered_again(
+    standin, client, store, status, location, is_forgotten
+):
+    config = upstream(standin.url)
+    grant = await sign_in(standin, config, client, store)
+
+    async def answer(asked: Asked, reply: Reply) -> bool:
+        if asked.target.startswith("/authorize?"):
+            await reply.whole(status, **({"location": location} if location else {}))
+        return asked.target.startswith("/authorize?")
+
+    standin.before = answer
+    flow = await begin_sign_in(config, client, REDIRECT, grant)
+
+    assert flow.client.id == ("client-1" if is_forgotten else "client-0")
 
 
 # What must not be believed, and where nothing is sent.
@@ -542,6 +585,32 @@ async def test_sign_in_and_sign_out_are_noticed_by_a_running_gateway(standin, cl
 
     assert await authorizer.headers() == {}
     assert standin.refresh_tokens == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "form"),
+    [
+        ({}, {"token": "r", "token_type_hint": "refresh_token", "client_id": "me"}),
+        ({"refresh": None}, {"token": "a", "token_type_hint": "access_token", "client_id": "me"}),
+        ({"refresh": None, "access": None}, None),
+        ({"revocation_endpoint": None}, None),
+    ],
+)
+@pytest.mark.parametrize("status", [200, 503])
+async def test_sign_in_is_ended_at_the_authorization_server_where_it_takes_that(changes, form, status):
+    sent: list[object] = []
+
+    class Endpoint:
+        async def post_form(self, url: str, form: object, headers: object) -> tuple[int, dict[str, Any]]:
+            assert url == "https://as.example/revoke"
+            sent.append(form)
+            return status, {}
+
+    known = Grant("https://as.example", "", "https://as.example/revoke", Client("me"), "", None, "a", "r")
+    is_ended = await revoke(replace(known, **changes), cast("Any", Endpoint()))
+
+    assert is_ended is (form is not None and status == 200)
+    assert sent == ([] if form is None else [form])
 
 
 async def test_server_that_wants_other_credentials_is_not_told_to_be_signed_in_to(standin, client, store):

@@ -2,6 +2,7 @@
 
 import json
 from base64 import urlsafe_b64encode
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -146,12 +147,21 @@ def endpoint() -> Endpoint:
 
 
 @pytest.fixture
-def exchange(time: Time, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> TokenExchange:
+def exchange_of(time: Time, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TokenExchange]:
     monkeypatch.setattr(DocumentFetcher, "post_form", lambda _, *args: endpoint(*args))
-    config = ExchangeConfig("gateway", "s", token_url="https://as.example/token", audience="tools")
-    return TokenExchange(
-        "https://tools.example/mcp", config, cast("Any", None), get_logger("test"), clock=time, now=time
-    )
+
+    def make(**settings: Any) -> TokenExchange:
+        config = ExchangeConfig("gateway", "s", **{"token_url": "https://as.example/token", **settings})
+        return TokenExchange(
+            "https://tools.example/mcp", config, cast("Any", None), get_logger("test"), clock=time, now=time
+        )
+
+    return make
+
+
+@pytest.fixture
+def exchange(exchange_of: Callable[..., TokenExchange]) -> TokenExchange:
+    return exchange_of(audience="tools")
 
 
 def came_with(text: str, expires: float = 5000.0) -> CallerToken:
@@ -311,6 +321,68 @@ class TestExchange:
 
         assert str(refused.value).startswith("no access token: its authorization server answered HTTP 400")
         assert str(refused.value).endswith(words)
+
+    @pytest.mark.parametrize(
+        ("had", "asked", "scope"),
+        [
+            (None, "a b", "a b"),
+            ("a", "b a c", "a b c"),
+            ("a", "a", None),
+            ("a", "b" * 4094, "a " + "b" * 4094),
+            ("a", "b" * 4095, None),
+        ],
+    )
+    async def test_scopes_that_a_server_misses_are_asked_for_too(self, exchange_of, endpoint, time, had, asked, scope):
+        endpoint.answers = [(200, ISSUED), (200, {**ISSUED, "access_token": "u"})]
+        exchange = exchange_of(scope=had)
+        exchange.offer(came_with("mine"))
+        sent = await exchange.headers()
+        time.now += AGAIN
+        challenge = f'Bearer error="insufficient_scope", scope="{asked}"'
+
+        assert await exchange.refused(403, challenge, sent) is (scope is not None)
+        assert [form.get("scope") for form in endpoint.forms] == [had, *([] if scope is None else [scope])]
+
+    @pytest.mark.parametrize(
+        ("had", "asked", "scope"),
+        [(None, "a", "a"), (None, "", None), ("b", "a", "b"), (None, "a" * 4096, "a" * 4096), (None, "a" * 4097, None)],
+    )
+    async def test_scope_of_a_refused_token_is_asked_for_where_there_is_none(
+        self, exchange_of, endpoint, time, had, asked, scope
+    ):
+        endpoint.answers = [(200, ISSUED), (200, {**ISSUED, "access_token": "u"})]
+        exchange = exchange_of(scope=had)
+        exchange.offer(came_with("mine"))
+        sent = await exchange.headers()
+        time.now += AGAIN
+
+        assert await exchange.refused(401, f'Bearer scope="{asked}"', sent)
+        assert [form.get("scope") for form in endpoint.forms] == [had, scope]
+
+    async def test_other_403_asks_for_nothing_more(self, exchange, endpoint, time):
+        endpoint.answers = [(200, ISSUED)]
+        exchange.offer(came_with("mine"))
+        sent = await exchange.headers()
+        time.now += AGAIN
+
+        assert not await exchange.refused(403, 'Bearer error="invalid_token", scope="a"', sent)
+
+    async def test_exchange_without_an_authorization_server_says_so_once_it_is_needed(self, exchange_of):
+        exchange = exchange_of(token_url=None)
+        exchange.offer(came_with("mine"))
+
+        assert await exchange.headers() == {}
+        with pytest.raises(NoAnswer, match="no authorization server is configured"):
+            await exchange.refused(401, "", {})
+
+    async def test_where_tokens_come_from_is_logged_without_them(self, exchange, endpoint, caplog):
+        caplog.set_level("INFO")
+        endpoint.answers = [(200, ISSUED)]
+        exchange.offer(came_with("mine"))
+        await exchange.headers()
+
+        assert "'endpoint': 'https://as.example'" in caplog.text
+        assert "mine" not in caplog.text
 
     async def test_refused_token_is_replaced_unless_another_has_come_meanwhile_or_it_was_just_issued(
         self, exchange, endpoint, time

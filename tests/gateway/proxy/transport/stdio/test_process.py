@@ -164,10 +164,11 @@ async def test_what_is_gathered_in_one_turn_is_written_at_once_where_it_grows_la
     before = [*sent]
     gathered.add(b"y")
     at_once = [*sent]
-    gathered.add(b"z")
+    gathered.add(b"z" * 64 * 1024)
+    after = [*sent]
     await anyio.lowlevel.checkpoint()
 
-    assert (before, at_once, sent) == ([], [64 * 1024 + 1], [64 * 1024 + 1, 1])
+    assert (before, at_once, after, sent) == ([], [64 * 1024 + 1], at_once, [64 * 1024 + 1, 64 * 1024])
 
 
 async def test_output_read_in_the_turn_in_which_the_exit_is_known_is_passed_on_before_the_end() -> None:

@@ -1,14 +1,17 @@
 """The conversation over a pipe, line by line: what is written, and whom each line of the server reaches."""
 
 import asyncio
+import gc
 import json
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
 
+from gateway.config.model import UpstreamConfig
 from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError, Unfit
-from gateway.proxy.transport.stdio.stdio_transport import StdioTransport
+from gateway.proxy.transport.stdio.stdio_transport import StdioTransport, open_stdio
 from tests.gateway.proxy.transport.kept_log import KeptLog, settled
 
 pytestmark = pytest.mark.anyio
@@ -265,6 +268,41 @@ async def test_lines_before_the_first_answer_that_nobody_can_read_are_quoted(tra
     assert transport.unread == r"it wrote 2 lines that are not JSON-RPC, the first: 'Hello\\x1b \\xff'"
 
 
+async def test_words_before_an_answer_are_a_greeting_only_before_the_first_one(transport):
+    first, second = calling(transport, 2)
+    await settled()
+    for number in (1, 2):
+        transport.take(b'Hello {"jsonrpc":"2.0","id":%d,"result":{}}' % number)
+    await settled()
+
+    assert (first.done(), second.done()) == (True, False)
+    second.cancel()
+
+
+async def test_answer_that_is_not_strictly_valid_is_that_of_its_request_and_logged(transport, log):
+    (call,) = calling(transport)
+    await settled()
+    transport.take(b'{"id":1,"result":{"a":1}}')
+
+    assert await call == {"a": 1}
+    assert [entry["event"] for entry in log.entries] == ["upstream sent a message that is not strictly valid JSON"]
+
+
+async def test_error_that_comes_in_the_moment_in_which_its_caller_leaves_is_no_defect_of_ours(transport, says, pipe):
+    unheard = list[Any]()
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: unheard.append(context))
+    (call,) = calling(transport)
+    await settled()
+    says(id=1, error={"code": 1, "message": "no"})
+    call.cancel()
+    await settled()
+    gc.collect()
+
+    assert call.cancelled()
+    assert unheard == []
+    assert len(pipe.messages) == 1
+
+
 async def test_request_of_the_server_that_is_malformed_is_refused(transport, pipe, says, log):
     says(id=9, method=7)
     await settled()
@@ -323,3 +361,79 @@ async def test_nobody_is_asked_any_longer_after_the_end(transport, client, says)
     await settled()
 
     assert client.late == ["left"]
+
+
+class Process:
+    """A process whose output a test writes."""
+
+    def __init__(self) -> None:
+        self.child: Any = None
+
+    @asynccontextmanager
+    async def run(self, config: object, child: Any, watchdog: object) -> AsyncGenerator[None]:
+        self.child = child
+        child.connection_made(self)
+        yield
+        child.end_conversation("the gateway ended it")
+
+    def get_pid(self) -> int:
+        return 1
+
+    def get_pipe_transport(self, fd: int) -> "Process":
+        return self
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    def says(self, data: bytes) -> None:
+        self.child.pipe_data_received(1, data)
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Process:
+    process = Process()
+    monkeypatch.setattr("gateway.proxy.transport.stdio.stdio_transport.run_child", process.run)
+    return process
+
+
+@pytest.fixture
+async def opened(process: Process, client: Client, log: KeptLog) -> AsyncGenerator[Any]:
+    config = UpstreamConfig("up", command="c")
+    async with open_stdio(config, client, line_bound=BOUND, log=cast("Any", log)) as transport:
+        yield transport
+
+
+LONG = b'{"jsonrpc":"2.0","id":1,"result":{"x":"' + b"y" * BOUND
+
+
+@pytest.mark.parametrize("rest", [b'"}}\n', b""])
+async def test_line_over_the_bound_fails_its_request_even_before_it_ends(opened, process, log, rest):
+    one, two = calling(opened, 2)
+    await settled()
+    process.says(LONG + rest)
+    with pytest.raises(Unfit, match="more than 1000 bytes"):
+        await one
+    process.says(b'"}}\n' if not rest else b"")
+    process.says(b'{"jsonrpc":"2.0","id":2,"result":{}}\n')
+
+    assert await two == {}
+    assert [entry["event"] for entry in log.entries] == ["upstream sent a message over the limit"]
+
+
+@pytest.mark.parametrize(
+    ("last", "is_taken"), [(b'{"jsonrpc":"2.0","id":1,"result":{}}', True), (b'{"jsonrpc"', False)]
+)
+async def test_last_line_needs_no_end_if_it_is_whole(opened, process, log, last, is_taken):
+    (one,) = calling(opened)
+    await settled()
+    process.says(last)
+    process.child.end_conversation("it went")
+    if is_taken:
+        assert await one == {}
+    else:
+        with pytest.raises(LinkLost, match="it went"):
+            await one
+
+    assert [entry["event"] for entry in log.entries] == (
+        [] if is_taken else ["upstream's output ended in the middle of a line"]
+    )

@@ -16,6 +16,12 @@ pytestmark = pytest.mark.anyio
 STUBBORN = ["/bin/sh", "-c", "trap '' TERM HUP INT; echo; while :; do read -r line; done"]
 
 
+@pytest.fixture(autouse=True)
+def _short_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shell waits for less long, before it ends what it holds, than it would."""
+    monkeypatch.setattr(module, "_SCRIPT", module._SCRIPT.replace(f"sleep {module._MOMENT}", "sleep 0.05"))
+
+
 @pytest.fixture
 def groups() -> Iterator[list[subprocess.Popen[bytes]]]:
     """Three processes that heed no signal but KILL, each in a group of its own."""
@@ -52,7 +58,7 @@ async def test_watchdog_that_holds_nothing_leaves_at_once_and_a_new_one_may_come
 
 
 async def test_machine_without_a_shell_is_served_all_the_same_and_holds_no_descriptor(
-    groups, monkeypatch, descriptors
+    groups, monkeypatch, descriptors, caplog
 ) -> None:
     monkeypatch.setattr(module, "_SHELL", "/no/such/shell")
     before = descriptors()
@@ -64,6 +70,29 @@ async def test_machine_without_a_shell_is_served_all_the_same_and_holds_no_descr
 
     assert descriptors() <= before
     assert groups[0].poll() is None
+    assert caplog.text.count("the watchdog did not start") == 1
+    assert "/no/such/shell: No such file or directory" in caplog.text
+
+
+async def test_shell_that_does_not_read_holds_nobody_up(monkeypatch, tmp_path) -> None:
+    go_on = tmp_path / "go-on"
+    monkeypatch.setattr(module, "_SCRIPT", f"while [ ! -e {go_on} ]; do sleep 0.01; done")
+    watchdog = Watchdog()
+    for group in range(10_000):
+        await watchdog.hold(group)
+    go_on.touch()
+    await watchdog.close()
+
+
+async def test_shell_is_of_a_session_of_its_own_which_no_signal_to_the_gateways_reaches(monkeypatch, tmp_path) -> None:
+    told = tmp_path / "told"
+    monkeypatch.setattr(module, "_SCRIPT", f"read -r _ _ _ _ _ session _ </proc/$$/stat; echo $$ $session >{told}")
+    watchdog = Watchdog()
+    await watchdog.hold(1)
+    await watchdog.close()
+    pid, session = told.read_text().split()
+
+    assert pid == session
 
 
 @pytest.mark.parametrize("turns", range(4))

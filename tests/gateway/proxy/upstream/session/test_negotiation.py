@@ -40,6 +40,7 @@ class Server:
 
     async def request(self, method: str, params: Any, *_: Any, **__: Any) -> Any:
         self.asked.append(method)
+        self.params = params
         answers = self._answers.get(method.partition("/")[2] or method, [NO_SUCH])
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if answer is None:
@@ -75,6 +76,14 @@ async def test_server_that_refuses_one_era_is_asked_for_the_other(refusal: objec
     assert (session.version, session.modern) == ("2025-06-18", False)
     assert (server.asked, server.told) == (["server/discover", "initialize"], ["notifications/initialized"])
     assert server.versions[-1] == "2025-06-18"
+
+
+@pytest.mark.parametrize(("announced", "told"), [({"roots": {}}, {"roots": {}}), (None, {})])
+async def test_server_is_told_at_the_handshake_what_the_client_can_do(announced: Any, told: Any) -> None:
+    server = Server(initialize=[HANDSHAKE])
+    await agreed(server, Terms(("handshake",), announced))
+
+    assert server.params["capabilities"] == told
 
 
 async def test_session_of_a_client_of_the_handshake_era_asks_for_that_alone() -> None:

@@ -337,6 +337,8 @@ def test_capabilities_are_objects_whatever_form_a_server_gives_them():
             "completions": ["x"],
             "extensions": {"a": True, "b": [], "c": {"d": 1}, "e": False, "f": "x"},
             "unknown": 7,
+            "theirs": {"listChanged": "yes"},
+            "flag": True,
         }
     ) == {
         "tools": {},
@@ -344,4 +346,6 @@ def test_capabilities_are_objects_whatever_form_a_server_gives_them():
         "resources": {"subscribe": True, "more": 1},
         "extensions": {"a": {}, "b": {}, "c": {"d": 1}},
         "unknown": 7,
+        "theirs": {"listChanged": "yes"},
+        "flag": True,
     }

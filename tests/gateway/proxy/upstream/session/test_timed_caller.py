@@ -51,6 +51,25 @@ async def test_clock_stands_still_until_the_last_of_several_answers_and_goes_on_
         assert 3500 < clock.left < left
 
 
+async def test_call_does_not_run_out_of_time_while_its_client_thinks(clock):
+    person = Person()
+
+    async def call() -> object:
+        with CallClock(Deadlines(), 5.0) as limit:
+            answer = await TimedCaller(person, limit).asked("elicitation/create", {})
+            await anyio.sleep(3.0)
+            return answer
+
+    calling = asyncio.create_task(call())
+    await clock.passes(1.0)
+    await clock.passes(3600.0)
+    person.thought.set()
+    await clock.passes(0.0)
+    await clock.passes(3.0)
+
+    assert await calling == {"asked": "elicitation/create"}
+
+
 async def test_call_that_runs_out_of_time_after_the_answer_is_still_ended():
     person = Person()
     person.thought.set()

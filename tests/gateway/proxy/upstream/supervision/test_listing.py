@@ -16,50 +16,21 @@ from gateway.proxy.transport.server_link import (
     SessionForgotten,
     Unfit,
 )
-from gateway.proxy.upstream.items.item_reader import ItemReader
 from gateway.proxy.upstream.supervision import listing as listing_module
-from gateway.proxy.upstream.supervision.listing import EMPTY, Listing
+from gateway.proxy.upstream.supervision.listing import EMPTY
 from gateway.proxy.upstream.supervision.session_member import SessionMember, tell_level, why_silent
+from tests.gateway.proxy.upstream.supervision.standin_session import (
+    NO_SUCH,
+    REFUSED,
+    TELLS,
+    Server,
+    listing_of,
+    member_of,
+    named,
+    tools,
+)
 
 pytestmark = pytest.mark.anyio
-TELLS, SILENT = {"listChanged": True}, {}
-NO_SUCH = PeerError({"code": -32601, "message": "no such method"})
-REFUSED = PeerError({"code": -32600, "message": "no"})
-
-
-class Server:
-    """A session whose server lists what it is told to."""
-
-    server = "up"
-
-    def __init__(self, *, modern=False, **capabilities):
-        self.modern, self.capabilities = modern, capabilities
-        self.transport = SimpleNamespace(closed=asyncio.Event())
-        self.pages = {}
-        self.asked = []
-        self.hear = lambda: None
-
-    async def request(self, method, params, caller=None):
-        self.asked.append((method, params.get("cursor") or params.get("level")))
-        await anyio.lowlevel.checkpoint()
-        self.hear()
-        page = self.pages.get(method, {})
-        page = page(params.get("cursor")) if callable(page) else page
-        if isinstance(page, Exception):
-            raise page
-        return page
-
-
-def tools(*names, **fields):
-    return {"tools": [{"name": each, "inputSchema": {"type": "object"}} for each in names], **fields}
-
-
-def named(listed):
-    return [item["name"] for item in listed.items]
-
-
-def listing_of(server, **settings):
-    return Listing(server, settings.pop("result_bytes", 1_000_000), ItemReader("up"), **settings)
 
 
 @pytest.fixture
@@ -210,12 +181,13 @@ async def test_lists_are_bounded_in_pages_items_and_bytes(each, pages, why):
     assert lists.known("tools") is None
 
 
-async def test_list_that_a_server_promises_and_does_not_know_is_empty_and_another_error_is_one():
+async def test_list_that_a_server_promises_and_does_not_know_is_empty_and_another_error_is_one(caplog):
     server = Server(tools=TELLS, prompts=TELLS)
     server.pages = {"tools/list": NO_SUCH, "prompts/list": REFUSED}
     lists = listing_of(server)
 
     assert named(await lists.get("tools")) == []
+    assert "refuses tools/list as an unknown method" in caplog.text
     with pytest.raises(PeerError, match="no"):
         await lists.get("prompts")
     server.pages["prompts/list"] = lambda cursor: NO_SUCH if cursor else {"prompts": [], "nextCursor": "2"}
@@ -244,11 +216,6 @@ async def test_modern_session_keeps_lists_for_the_latest_eight_sets_of_capabilit
     assert member.listing_for({}) is member.listing
     server.modern = False
     assert member.listing_for({"n": {"v": 0}}) is member.listing
-
-
-def member_of(**capabilities):
-    server = Server(modern=capabilities.pop("modern", False), **capabilities)
-    return SessionMember(server, listing_of(server)), server
 
 
 async def test_end_of_a_connection_is_one_failure_however_many_calls_it_fails():
