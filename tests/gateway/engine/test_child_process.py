@@ -22,12 +22,12 @@ class Native(ModuleType):
         self.params: Any = None
         self.fault: RuntimeError | None = None
 
-    def CommonParams(self) -> Any:  # noqa: N802
+    def CommonParams(self) -> Any:
         threads = {"cpuparams": SimpleNamespace(), "cpuparams_batch": SimpleNamespace()}
         self.params = SimpleNamespace(model=SimpleNamespace(), chat_template="", **threads)
         return self.params
 
-    def Server(self, params: Any) -> Any:  # noqa: N802
+    def Server(self, params: Any) -> Any:
         assert params is self.params
         os.write(1, b"loading\n")
         if self.fault is not None:
@@ -64,10 +64,7 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Stdin:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], stdin: Stdin):
     """Runs the program; gives its exit status, and what it wrote to stdout and stderr."""
-
-    class Address(io.FileIO):
-        """As the process's end would, the end of the test closes it."""
-
+    # The end of the process would close it.
     opened: list[Any] = []
     fdopen = os.fdopen
 

@@ -29,7 +29,8 @@ def test_package_that_is_there_is_loaded(monkeypatch: pytest.MonkeyPatch, capsys
     [
         (
             "libgomp.so.1: cannot open shared object file: No such file",
-            "'libgomp.so.1' is not installed: `apt-get install libgomp1` (Debian, Ubuntu), `dnf install libgomp` (Fedora)",
+            "'libgomp.so.1' is not installed: "
+            "`apt-get install libgomp1` (Debian, Ubuntu), `dnf install libgomp` (Fedora)",
         ),
         (
             "libx.so.2: cannot open shared object file: No such file",
