@@ -135,6 +135,7 @@ def test_files_of_another_engine_are_removed_with_their_notes(kept: SlotDirector
         {"shared": 1},
         {"sha256": 7},
         {"ids": "AAAA"},
+        {"ids": "AQAAAA=="},
         {"ids": "?"},
         {"ids": 7},
         {"ids_sha256": "0" * 64},
