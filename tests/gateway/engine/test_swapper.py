@@ -1,6 +1,5 @@
 """Slots of a scripted engine go to files and back: what is counted, what is refused, and what the next engine finds."""
 
-import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -413,9 +412,31 @@ async def test_restored_slot_is_as_it_was_when_it_was_saved(kept: SlotDirectory,
         assert (other.at_rest, other.answered) == (True, True)
 
 
-async def test_messages_are_logged_as_warnings(kept: SlotDirectory, model: Path, caplog, monkeypatch) -> None:
-    caplog.set_level(logging.INFO)
-    async with bench(kept, model, 1) as at:
-        for number in (1, 2, 1):
+async def test_only_states_that_are_being_saved_are_waited_for(kept: SlotDirectory, model: Path, monkeypatch) -> None:
+    async with bench(kept, model, 2) as at:
+        asked, worth = list[tuple[list[int], str]](), at.paging.is_worth_waiting
+
+        def noted(slot: Slot, prompt: list[int], owner: str, ids: list[int], checkpoints: object) -> bool:
+            asked.append((ids, owner))
+            return worth(slot, prompt, owner, ids, None)
+
+        monkeypatch.setattr(at.paging, "is_worth_waiting", noted)
+        for number in (1, 2, 3, 4):
             await at.ask(talk(number))
-    assert [record for record in caplog.records if record.name == "engine.slots"] == []
+        assert asked == []
+        save, saving, go = at.engine.save_slot, anyio.Event(), anyio.Event()
+
+        async def slow(slot: int, name: str) -> Any:
+            saving.set()
+            await go.wait()
+            return await save(slot, name)
+
+        monkeypatch.setattr(at.engine, "save_slot", slow)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(at.ask, talk(5))
+            await saving.wait()
+            # Others are not kept waiting by what is none of theirs.
+            tasks.start_soon(at.ask, talk(6), "eve")
+            await anyio.wait_all_tasks_blocked()
+            assert asked == []
+            go.set()
