@@ -204,6 +204,7 @@ def tls_fault(reason: str | None) -> ssl.SSLError:
         (tls_fault(None), r"TLS with 'http://a' failed \(handshake failed\): write http:// in engine.url"),
         (tls_fault("WRONG_VERSION_NUMBER"), r"TLS with 'http://a' failed \(wrong version number\)"),
         (OSError("no route"), r"'http://a' can't be reached \(no route\): check engine.url"),
+        (OSError(), r"'http://a' can't be reached \(OSError\(\)\): check engine.url"),
         (TimeoutError(), "there was no connection to 'http://a' within 9 s: its host is down or unreachable"),
     ],
 )
