@@ -1,5 +1,7 @@
 """`make mutants` reaches every module outside the commands, each in one package that has tests."""
 
+from pathlib import Path
+
 from tests.mutation.run import ROOT, modules_of, named_tests, packages
 from tests.mutation.trying import Known
 
@@ -41,16 +43,18 @@ def test_package_whose_tests_are_those_of_another_is_tried_by_these_too() -> Non
     }
 
 
-def test_mutant_gets_its_module_s_own_tests_first_then_the_quickest_for_a_while() -> None:
+def test_mutant_gets_its_module_s_own_tests_first_then_the_quickest_for_a_while(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.py")
+    Path(path).write_text("")
     seconds = {"t/test_b.py::slow": 1.5, "t/test_a.py::own": 2.0, "t/test_b.py::quick": 0.1}
-    known = Known(seconds, {"a.py": {"3": [*seconds, "left out"], "9": [""]}})
+    known = Known(seconds, {path: {"3": [*seconds, "left out"], "9": [""]}})
 
-    assert known.tests_of("a.py", range(3, 4)) == ["t/test_a.py::own", "t/test_b.py::quick", "t/test_b.py::slow"]
-    assert known.tests_of("a.py", range(9, 10)) == known.tests_of("a.py", range(3, 4))
-    assert known.tests_of("a.py", range(4, 5)) == []
+    assert known.tests_of(path, range(3, 4)) == ["t/test_a.py::own", "t/test_b.py::quick", "t/test_b.py::slow"]
+    assert known.tests_of(path, range(9, 10)) == known.tests_of(path, range(3, 4))
+    assert known.tests_of(path, range(4, 5)) == []
     # Its own file may hold a test of its constants alone, which runs none of its lines.
-    constant = Known(seconds, {"a.py": {"3": ["t/test_b.py::quick"], "9": [""]}})
-    assert constant.tests_of("a.py", range(9, 10)) == ["t/test_a.py::own", "t/test_b.py::quick"]
-    assert len(Known(seconds, {"a.py": {"9": [""]}}).tests_of("a.py", range(9, 10))) == 3
+    constant = Known(seconds, {path: {"3": ["t/test_b.py::quick"], "9": [""]}})
+    assert constant.tests_of(path, range(9, 10)) == ["t/test_a.py::own", "t/test_b.py::quick"]
+    assert len(Known(seconds, {path: {"9": [""]}}).tests_of(path, range(9, 10))) == 3
     many = {f"t/test_b.py::{number:03}": 1.0 for number in range(100)}
-    assert len(Known(many, {"a.py": {"3": [*many]}}).tests_of("a.py", range(3, 4))) == 40
+    assert len(Known(many, {path: {"3": [*many]}}).tests_of(path, range(3, 4))) == 40

@@ -273,8 +273,7 @@ def test_directory_of_another_gateway_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_room_for_files_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    rooms = {True: 2**20 * 4 // 3 + 4, False: 2**20 * 4 // 3 - 4}
-    for there, free in rooms.items():
+    for there, free in ((True, 2**20 * 4 // 3 + 4), (False, 2**20 * 4 // 3 - 4)):
         free_bytes(monkeypatch, lambda place, free=free: free)
         with slot_directory("auto", 2**30) as directory:
             assert (directory is not None) is there
