@@ -345,3 +345,17 @@ def test_no_more_files_are_kept_than_can_be_compared_with_every_prompt(monkeypat
     kept.add(files[0])
     assert kept.add(files[3]) == [files[1]]
     assert kept.files == [files[2], files[0], files[3]]
+
+
+def test_file_that_comes_later_is_worth_what_was_given_up_before_it() -> None:
+    kept = KeptFiles(20)
+    first, second, third = (a_file(talk(n, 10)) for n in (1, 2, 3))
+    for file in (first, second):
+        kept.add(file)
+    assert (first.floor, second.floor) == (0, 0)
+    assert kept.make_room(third.ids, "ada", 10) == [first]
+    kept.add(third)
+    assert third.floor == 1
+    assert second.used < third.used
+    kept.touch(second)
+    assert (second.floor, second.used > third.used) == (1, True)

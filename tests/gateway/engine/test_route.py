@@ -326,3 +326,216 @@ async def test_map_comes_from_the_model_once_that_can_be_loaded(child: Child) ->
         # The scripted engine has another tokenizer.
         assert route.maps.session is not None
         assert child.started == 1
+
+
+@dataclass
+class ScriptedPulse:
+    """What is known of the engine's progress, as a test says."""
+
+    words: str | None = None
+    going: bool = True
+    busy: bool = False
+    prefills: bool = False
+    asked: list[str] = field(default_factory=list[str])
+
+    async def stuck(self) -> str | None:
+        self.asked.append("stuck")
+        return self.words
+
+    async def moves(self) -> bool:
+        self.asked.append("moves")
+        return self.going
+
+    async def advances(self) -> bool:
+        self.asked.append("advances")
+        return self.busy
+
+
+@pytest.fixture
+def pulse(monkeypatch: pytest.MonkeyPatch) -> ScriptedPulse:
+    scripted = ScriptedPulse()
+    monkeypatch.setattr("gateway.engine.start.readiness.Pulse", lambda ask, told, seconds: scripted)
+    return scripted
+
+
+@dataclass
+class Failing(FakeEngine):
+    """Answers generations with an error."""
+
+    status: int = 200
+
+    def _answer(self, path: str, asked: dict[str, Any]) -> bytes:
+        if path == "/completion" and self.status != 200:
+            self.prompts.append(asked["prompt"])
+            return f"HTTP/1.1 {self.status} No\r\ncontent-length: 2\r\n\r\n{{}}".encode()
+        return super()._answer(path, asked)
+
+
+async def opened(route: EngineRoute, watch: Watch) -> None:
+    while not route.is_open:
+        await watch.until(len(watch.states) + 1)
+
+
+async def asked_again(pulse: ScriptedPulse, what: str, times: int = 2) -> None:
+    wanted = pulse.asked.count(what) + times
+    while pulse.asked.count(what) < wanted:
+        await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("status", [200, 400, 499])
+async def test_engine_that_seems_stuck_stays_if_it_generates_an_id_or_says_why_not(
+    map_file: Path, pulse: ScriptedPulse, status: int
+) -> None:
+    engine, watch = Failing(TINY, status=status), Watch()
+    async with address_of(engine) as address, routed(at_url(address.url, map_file), watch) as route:
+        pulse.words = "the engine is stuck"
+        await asked_again(pulse, "stuck", 3)
+        assert route.is_open
+        assert watch.states == [True]
+        assert engine.prompts[0] == TINY.encode("a")
+
+
+async def test_engine_that_is_stuck_is_used_again_once_it_gets_on(map_file: Path, pulse: ScriptedPulse) -> None:
+    engine, watch = Failing(TINY, status=500), Watch()
+    async with address_of(engine) as address, routed(at_url(address.url, map_file), watch) as route:
+        life = route.ready().life
+        pulse.words, pulse.going = "the engine is stuck", False
+        await watch.until(2)
+        assert life.over
+        assert why(route).endswith("stuck; the gateway uses it again once it answers")
+        await asked_again(pulse, "moves")
+        assert why(route) == "the engine is still stuck; the gateway uses it again once it answers"
+        # It answers, but generates nothing, and is not seen at work on anything.
+        pulse.going = True
+        await asked_again(pulse, "advances")
+        assert not route.is_open
+        pulse.words, pulse.busy = None, True
+        await opened(route, watch)
+        # From then on only what it shows counts.
+        pulse.asked.clear()
+        await asked_again(pulse, "stuck")
+        assert {*pulse.asked} == {"stuck"}
+
+
+async def test_engine_that_was_stuck_is_used_again_once_it_generates(map_file: Path, pulse: ScriptedPulse) -> None:
+    engine, watch = Failing(TINY, status=500), Watch()
+    async with address_of(engine) as address, routed(at_url(address.url, map_file), watch) as route:
+        pulse.words = "the engine is stuck"
+        await watch.until(2)
+        pulse.words, engine.status = None, 200
+        await opened(route, watch)
+        assert route.is_open
+
+
+async def test_embedded_engine_that_is_stuck_is_restarted_and_not_asked_whether_it_gets_on(
+    child: Child, pulse: ScriptedPulse, caplog
+) -> None:
+    watch = Watch()
+    async with address_of(Failing(TINY, status=500)) as address:
+        child.url = address.url
+        child.runs()
+        async with routed(child.config(), watch) as route:
+            pulse.words, pulse.going = "the engine is stuck", False
+            await watch.until(2)
+            pulse.words = None
+            await opened(route, watch)
+            assert child.started >= 2
+            assert "moves" not in pulse.asked
+    assert "the engine is stuck; the gateway restarts it" in caplog.text
+
+
+@pytest.mark.parametrize("prefills", [True, False])
+async def test_embedded_engine_with_a_slot_that_does_not_stop_is_restarted(
+    child: Child, pulse: ScriptedPulse, caplog, *, prefills: bool
+) -> None:
+    watch = Watch()
+    pulse.prefills = prefills
+    async with routed(child.config(), watch) as route:
+        slots, looks = route.ready().slots, 0
+
+        async def look() -> bool:
+            nonlocal looks
+            looks += 1
+            if not prefills:
+                slots.jammed = 1
+            return slots.jammed is not None
+
+        slots.look = look  # type: ignore[method-assign]
+        if prefills:
+            # A step with a prompt in it is not looked at: it may last.
+            await asked_again(pulse, "stuck")
+            assert looks == 0
+            slots.jammed = 1
+        await watch.until(3)
+        assert child.started == 2
+    assert "slot 1 of the engine does not stop working; the gateway restarts it" in caplog.text
+
+
+async def test_slot_of_somebody_else_s_server_may_work_on(map_file: Path, pulse: ScriptedPulse) -> None:
+    async with (
+        address_of(FakeEngine(TINY)) as address,
+        routed(at_url(address.url, map_file, exclusive=True)) as route,
+    ):
+        route.ready().slots.jammed = 0
+        await asked_again(pulse, "stuck")
+        assert route.is_open
+
+
+async def test_child_that_runs_on_is_not_lost_though_it_answers_no_health_check(
+    child: Child, pulse, monkeypatch
+) -> None:
+    looked: list[float] = []
+
+    async def unwell(_client: object, seconds: float) -> bool:
+        looked.append(seconds)
+        return False
+
+    monkeypatch.setattr("gateway.engine.wire.engine_client.EngineClient.healthy", unwell)
+    async with routed(child.config()) as route:
+        await asked_again(pulse, "stuck", 3)
+        assert route.is_open
+    assert {*looked} == {2.0}
+
+
+async def test_server_that_is_unwell_is_asked_for_longer_each_time_and_then_lost(map_file: Path, monkeypatch) -> None:
+    looked, pauses, watch = list[float](), list[float](), Watch()
+    sleep = anyio.sleep
+
+    async def unwell(_client: object, seconds: float) -> bool:
+        looked.append(seconds)
+        return False
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr("gateway.engine.wire.engine_client.EngineClient.healthy", unwell)
+    monkeypatch.setattr("gateway.engine.start.readiness.anyio.sleep", noted)
+    async with address_of(FakeEngine(TINY)) as address, routed(at_url(address.url, map_file), watch):
+        await watch.until(2)
+        assert looked[:3] == [2.0, 4.0, 8.0]
+        assert pauses[:3] == [pytest.approx(0.005)] * 3
+        assert watch.states[:2] == [True, False]
+
+
+async def test_attempts_get_longer_and_pauses_too_until_the_engine_was_up(map_file: Path, monkeypatch) -> None:
+    given: list[float] = []
+
+    async def refuse(settings: object, address: object, on_loss: object, on_end: object, seconds: float) -> None:
+        given.append(seconds)
+        raise EngineUnavailable(f"attempt {len(given)}")
+
+    monkeypatch.setattr("gateway.engine.start.readiness.connected", refuse)
+    watch = Watch()
+    config = at_url("http://127.0.0.1:9", map_file, idle_timeout=60)
+    async with routed(config, watch) as route:
+        assert why(route) == "attempt 1"
+        await watch.until(4)
+    # Who waits for the first attempt waits for as long as silence may last.
+    assert given[:4] == [60.0, 16.0, 16.0, 16.0]
+    given.clear()
+    route, watch = EngineRoute(config, watch.engine_up), Watch()
+    async with route.running(start_wait=1000.0):
+        while len(given) < 4:
+            await anyio.lowlevel.checkpoint()
+    assert given[:4] == [4.0, 8.0, 16.0, 16.0]

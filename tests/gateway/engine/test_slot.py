@@ -54,6 +54,7 @@ def test_cache_goes_on_at_its_end_or_back_to_its_last_checkpoint_in_what_is_shar
         # Where the reused part ended, if that is nearer than a batch.
         ((), 1000, 600, (600, 996)),
         ((), 1000, 484, (484, 996)),
+        ((), 100, 1, (1, 96)),
         ((), 1000, 483, (484, 996)),
         ((), 1000, 996, (996,)),
         # Those behind the place to which it went back are gone; two are kept.

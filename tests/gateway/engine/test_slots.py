@@ -627,3 +627,57 @@ async def test_waiting_generations_count_for_their_principal_only_while_they_wai
         with pytest.raises(EngineBusy):
             await wait("ada")
         tasks.cancel_scope.cancel()
+
+
+async def test_free_slot_is_taken_at_once() -> None:
+    taking = slot_table(1).take([1], "ada").__aenter__()
+    with pytest.raises(StopIteration):
+        taking.send(None)
+
+
+async def test_slot_that_was_seen_at_rest_is_not_asked_about_again() -> None:
+    asked: list[int] = []
+
+    async def at_rest(number: int) -> bool:
+        asked.append(number)
+        return True
+
+    table = SlotTable(1, at_rest=at_rest)
+    async with table.take([1], "ada"):
+        pass
+    assert not await table.look()
+    asked.clear()
+    async with table.take([1], "ada"):
+        assert asked == []
+    assert not await table.look()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_slots_are_saved_at_the_end_even_of_who_is_cancelled_and_in_ten_seconds(
+    monkeypatch, *, fails: bool
+) -> None:
+    kept: list[list[int]] = []
+
+    class Keeping:
+        adopted = anyio.Event()
+
+        async def keep(self, slots: list[Slot]) -> None:
+            await anyio.lowlevel.checkpoint()
+            kept.append([slot.number for slot in slots])
+            if fails:
+                raise EngineUnavailable("gone")
+
+    limits: list[tuple[float, bool]] = []
+    move_on_after = anyio.move_on_after
+
+    def noted(seconds: float, *, shield: bool = False) -> anyio.CancelScope:
+        limits.append((seconds, shield))
+        return move_on_after(seconds, shield=shield)
+
+    table = SlotTable(2, at_rest=resting, swapper=Keeping())  # type: ignore[arg-type]
+    monkeypatch.setattr("gateway.engine.slots.allocation.anyio.move_on_after", noted)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await table.keep()
+    assert (kept, limits) == ([[0, 1]], [(10.0, True)])
+    await slot_table(1).keep()

@@ -440,3 +440,37 @@ async def test_only_states_that_are_being_saved_are_waited_for(kept: SlotDirecto
             await anyio.wait_all_tasks_blocked()
             assert asked == []
             go.set()
+
+
+async def test_who_waits_for_a_state_goes_on_where_it_could_not_be_saved(
+    kept: SlotDirectory, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench(kept, model, 2) as at:
+        saving, go = anyio.Event(), anyio.Event()
+
+        async def breaks(slot: int, name: str) -> None:
+            saving.set()
+            await go.wait()
+            raise RuntimeError
+
+        async def leave() -> None:
+            with pytest.raises(RuntimeError):
+                await at.ask(talk(3))
+
+        for number in (1, 2):
+            await at.ask(talk(number))
+        monkeypatch.setattr(at.engine, "save_slot", breaks)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(leave)
+            await saving.wait()
+            monkeypatch.undo()
+            found: list[int] = []
+
+            async def back() -> None:
+                found.append(len(await at.ask([*talk(1), 5])))
+
+            tasks.start_soon(back)
+            await anyio.wait_all_tasks_blocked()
+            assert found == []
+            go.set()
+        assert found == [0]
