@@ -105,6 +105,13 @@ def at_url(url: str, map_file: Path, **engine: object) -> GatewayConfig:
     return GatewayConfig(engine=settings, tokens=TokensConfig(map=str(map_file)))
 
 
+async def spawned(child: Child) -> None:
+    """Until its process runs: one that is made when the test ends would never be waited for."""
+    while not child.started:
+        await anyio.lowlevel.checkpoint()
+    await anyio.wait_all_tasks_blocked()
+
+
 def why(route: EngineRoute) -> str:
     with pytest.raises((EngineUnavailable, MapDiffers)) as closed:
         route.ready()
@@ -165,8 +172,10 @@ async def test_engine_that_can_not_start_here_ends_the_gateway_at_its_first_atte
             pytest.fail("it is not to be served")
 
 
-async def test_engine_that_can_not_start_any_more_closes_the_route(child: Child) -> None:
+async def test_engine_that_can_not_start_any_more_closes_the_route(child: Child, monkeypatch) -> None:
     watch = Watch()
+    pauses = iter([0.0, 1000.0])
+    monkeypatch.setattr("gateway.engine.start.engine_health.Pauses.after", lambda self, up: next(pauses))
     async with routed(child.config(), watch) as route:
         child.does('echo "the embedded engine can\'t start: no libgomp"')
         assert route.child_pid is not None
@@ -181,6 +190,7 @@ async def test_gateway_serves_while_a_large_model_loads(child: Child) -> None:
     async with route.running(start_wait=0.01):
         with pytest.raises(EngineStarting, match=r"the embedded engine is loading 'm\.gguf'"):
             route.ready()
+        await spawned(child)
 
 
 async def test_gateway_without_an_engine_says_how_to_get_one(map_file: Path) -> None:
