@@ -45,6 +45,7 @@ def child(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
         program.write_text(f"#!/bin/sh\n{keeps}\n{does}\n")
         program.chmod(0o700)
         monkeypatch.setattr(sys, "executable", str(program))
+        monkeypatch.setattr(embedded, "_REST_TIME", 60.0)
         model = tmp_path / "m.gguf"
         if not model.exists():
             model.write_bytes(gguf_model(MODEL))
@@ -213,8 +214,10 @@ async def test_child_that_does_not_load_its_model_in_time_is_ended(child, tmp_pa
         async with embedded_server(child(f"echo $$ > {tmp_path}/pid; exec cat", start_timeout=0.5)):
             pass
 
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
+    # On a busy machine it may not even have begun.
+    if pid := (tmp_path / "pid").read_text().strip() if (tmp_path / "pid").exists() else "":
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
 
 
 async def test_end_of_a_running_child_is_told_with_the_last_that_it_wrote(child, caplog) -> None:

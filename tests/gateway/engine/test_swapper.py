@@ -71,7 +71,7 @@ async def test_rates_are_measured_by_what_is_moved_and_processed(kept: SlotDirec
             self.noted: list[tuple[Any, ...]] = []
 
         def moved(self, ids: int, size: int, seconds: float) -> None:
-            self.noted.append(("moved", ids, size, 0.001 <= seconds < 1))
+            self.noted.append(("moved", ids, size, 0.001 <= seconds < 60))
 
         def processed(self, ids: int, seconds: float) -> None:
             self.noted.append(("processed", ids, seconds))
