@@ -73,7 +73,6 @@ async def test_child_that_says_its_address_is_used_until_the_context_ends(child,
         assert os.getsid(server.pid) == server.pid != os.getsid(0)
 
     assert not server.is_running
-    assert "killed by signal 9:" in await server.ended()
     assert server.key == (tmp_path / "key").read_text()
     assert len(server.key or "") >= 32
     assert server.key not in (tmp_path / "asked").read_text()
