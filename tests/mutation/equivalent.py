@@ -36,6 +36,12 @@ EQUIVALENT: Final = {
     ),
     "gateway/engine/embedded/model_file.py: 512  ->  1024": "the first bytes tell what a file is",
     "gateway/engine/embedded/server.py: 50  ->  100": _KEPT,
+    "gateway/engine/interface.py: 0 <= self.prompt_n <= prompt - cached  ->  0 <= self.prompt_n < prompt - cached": (
+        "the same figures, made anew or not"
+    ),
+    "gateway/engine/interface.py: min(len(held), len(prompt))  ->  max(len(held), len(prompt))": (
+        "beyond its end one is not like the other"
+    ),
     "gateway/engine/pool/members.py: 20  ->  40": _LENGTH,
     "gateway/engine/slots/paging.py: 4096  ->  8192": _KEPT,
     "gateway/engine/slots/slot_directory.py: 64  ->  128": _BOUND,
