@@ -184,13 +184,16 @@ async def test_engine_that_can_not_start_any_more_closes_the_route(child: Child,
         assert why(route) == "the embedded engine can't start: no libgomp"
 
 
-async def test_gateway_serves_while_a_large_model_loads(child: Child) -> None:
+async def test_gateway_serves_while_a_large_model_loads_and_prepares_its_maps(child: Child, monkeypatch) -> None:
+    prepared: list[object] = []
+    monkeypatch.setattr("gateway.engine.start.maps.MapProofs.prepare", lambda self: prepared.append(self))
     child.does("exec cat")
     route = EngineRoute(child.config(), Watch().engine_up)
     async with route.running(start_wait=0.01):
         with pytest.raises(EngineStarting, match=r"the embedded engine is loading 'm\.gguf'"):
             route.ready()
         await spawned(child)
+    assert len(prepared) == 1
 
 
 async def test_gateway_without_an_engine_says_how_to_get_one(map_file: Path) -> None:
