@@ -186,7 +186,11 @@ async def test_engine_that_can_not_start_any_more_closes_the_route(child: Child,
 
 async def test_gateway_serves_while_a_large_model_loads_and_prepares_its_maps(child: Child, monkeypatch) -> None:
     prepared: list[object] = []
-    monkeypatch.setattr("gateway.engine.start.maps.MapProofs.prepare", lambda self: prepared.append(self))
+
+    def note(proofs: object) -> None:
+        prepared.append(proofs)
+
+    monkeypatch.setattr("gateway.engine.start.maps.MapProofs.prepare", note)
     child.does("exec cat")
     route = EngineRoute(child.config(), Watch().engine_up)
     async with route.running(start_wait=0.01):
