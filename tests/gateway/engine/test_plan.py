@@ -240,6 +240,9 @@ def test_file_that_is_being_written_is_waited_for_if_it_brings_more_than_there_i
     assert not waits(Slot(0), a_file(talk(1, 20)), process=1.6, move=1.0)
     assert waits(Slot(0), a_file(talk(1, 20)), process=1.7, move=1.0)
     assert not paging().is_worth_waiting(Slot(0), prompt[:40], "ada", talk(1), ())
+    # One id may be worth it where moving costs nothing.
+    assert paging(process=1.0).is_worth_waiting(Slot(0), [1, 2], "ada", [1], None)
+    assert not paging(process=1.0).is_worth_waiting(Slot(0), [1, 2], "ada", [3], None)
 
 
 def test_files_know_which_slot_their_conversation_is_in() -> None:

@@ -108,6 +108,16 @@ def test_next_process_with_the_same_engine_knows_what_is_in_the_files(kept: Slot
     assert {path.stat().st_mode & 0o777 for path in kept.path.iterdir()} == {0o600}
 
 
+def test_note_of_a_long_conversation_is_read_whole(kept: SlotDirectory) -> None:
+    file = written(kept)
+    (kept.path / f"{file.name}.json").unlink()
+    kept.note(replace(file, ids=[*range(200_000)]), ENGINE)
+    (found,) = kept.known(ENGINE)
+
+    assert isinstance(found, SlotFile)
+    assert found.ids == [*range(200_000)]
+
+
 def test_cache_that_can_be_cut_anywhere_has_no_checkpoints_in_its_note(kept: SlotDirectory) -> None:
     respell(kept, written(kept), checkpoints=None)
     (found,) = kept.known(ENGINE)
