@@ -165,3 +165,10 @@ def test_cold_engine_takes_a_tenth_of_its_share_at_least_and_one_conversation() 
     assert choose(order, {"cold": Load(2, 20, 0.0), "warm": Load(0, 20)}) == "warm"
     assert choose(order, {"cold": Load(0, 2, 0.0), "warm": Load(0, 2)}) == "cold"
     assert choose(order, {"cold": Load(1, 2, 0.0), "warm": Load(0, 2)}) == "warm"
+
+
+def test_engines_that_are_all_half_warm_take_as_much_as_warm_ones() -> None:
+    loads = {"home": Load(1, 2, 0.5), "next": Load(0, 2, 0.5)}
+
+    assert choose(["home", "next"], loads) == "home"
+    assert choose(["home", "next"], {**loads, "next": Load(0, 2, 1.0)}) == "next"
