@@ -1,5 +1,6 @@
 """Which engine of several is asked, as they come, go, fail and warm up."""
 
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from gateway.errors import (
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
+from leaf_sdk.vocab import load_map
 from tests.gateway.engine.engines import FakeEngine, address_of
 
 pytestmark = pytest.mark.anyio
@@ -623,7 +625,24 @@ async def test_only_engine_is_a_pool_of_its_own_and_shares_its_maps(map_file: Pa
     assert changes == [("engine", True)]
 
 
-def test_embedded_engines_share_the_cores(map_file: Path) -> None:
+async def test_map_that_an_engine_was_proven_to_fit_is_the_pool_s(map_file: Path) -> None:
+    async with address_of(FakeEngine(TINY)) as one, address_of(FakeEngine(TINY)) as two:
+        members = {"a": EngineConfig(kind="url", url=one.url), "b": EngineConfig(kind="url", url=two.url)}
+        engines = made(GatewayConfig(engines=members, tokens=TokensConfig(map=str(map_file))), [])
+        published = load_map(json.dumps({**json.loads(tiny_map_bytes()), "published_at": "2026"}).encode())
+        engines.routes["a"].maps.add(published)
+        async with engines.running() as pool:
+            assert {*pool.maps.accepted} == {TINY.map_id, published.map_id}
+
+
+def test_embedded_engines_share_the_cores(map_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    among: list[int] = []
+
+    def noted(settings: EngineConfig, count: int) -> EngineConfig:
+        among.append(count)
+        return settings
+
+    monkeypatch.setattr("gateway.engine.pool.engines.divided", noted)
     embedded, elsewhere = EngineConfig(kind="embedded"), EngineConfig(kind="url", url="http://127.0.0.1:9")
     tokens = TokensConfig(map=str(map_file))
     both = made(GatewayConfig(engines={"a": embedded, "b": embedded, "c": elsewhere}, tokens=tokens), [])
@@ -634,3 +653,4 @@ def test_embedded_engines_share_the_cores(map_file: Path) -> None:
     assert both.pool.maps.session is both.routes["a"].maps.session
     assert both.pool.maps is not both.routes["a"].maps
     assert len(one.routes) == 2
+    assert among == [2, 2, 2, 1, 1]
