@@ -654,3 +654,14 @@ def test_embedded_engines_share_the_cores(map_file: Path, monkeypatch: pytest.Mo
     assert both.pool.maps is not both.routes["a"].maps
     assert len(one.routes) == 2
     assert among == [2, 2, 2, 1, 1]
+
+
+def test_two_answers_that_have_ended_pay_for_one_move() -> None:
+    a, b = Route("a"), Route("b")
+    pool, _ = pool_of(a, b)
+    while pool.budget.take():
+        pass
+    for number in range(2):
+        with pool.stay(a.up, bytes([number]) * 16):
+            pass
+    assert [pool.budget.take(), pool.budget.take()] == [True, False]
