@@ -29,6 +29,25 @@ EQUIVALENT: Final = {
     "gateway/context/memory/history.py: if len(results) < 2:  ->  if False:": _SHORT_CUT,
     "gateway/context/history/client_messages.py: if isinstance(content, str):  ->  if False:": _SHORT_CUT,
     "gateway/deadlines.py: number < self._next  ->  number <= self._next": "the step that is awaited is known",
+    "gateway/engine/control_tokens.py: 200  ->  400": _SHORT_CUT,
+    "gateway/engine/control_tokens.py: 4096  ->  8192": _KEPT,
+    "gateway/engine/control_tokens.py: if not places:  ->  if False:": _SHORT_CUT,
+    "gateway/engine/control_tokens.py: len(text) <= _SHORT  ->  len(text) < _SHORT": _SHORT_CUT,
+    "gateway/engine/control_tokens.py: min(self._longest, len(line) + 1)  ->  max(self._longest, len(line) + 1)": (
+        _SHORT_CUT
+    ),
+    "gateway/engine/embedded/model_file.py: 512  ->  1024": "the first bytes tell what a file is",
+    "gateway/engine/embedded/server.py: 50  ->  100": _KEPT,
+    "gateway/engine/interface.py: 0 <= self.prompt_n <= prompt - cached  ->  0 <= self.prompt_n < prompt - cached": (
+        "the same figures, made anew or not"
+    ),
+    "gateway/engine/interface.py: min(len(held), len(prompt))  ->  max(len(held), len(prompt))": (
+        "beyond its end one is not like the other"
+    ),
+    "gateway/engine/pool/members.py: 20  ->  40": _LENGTH,
+    "gateway/engine/slots/paging.py: 4096  ->  8192": _KEPT,
+    "gateway/engine/slots/slot_directory.py: 64  ->  128": _BOUND,
+    "gateway/engine/slots/slot_directory.py: 8  ->  9": _LENGTH,
     "gateway/engine/wire/adapter.py: 32  ->  64": _LENGTH,
     "gateway/engine/wire/engine_answers.py: 80  ->  160": _LENGTH,
     "gateway/engine/wire/event_stream.py: len(whole) < _ERROR_BODY  ->  len(whole) <= _ERROR_BODY": _BOUND,

@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import anyio
 from anyio.abc import ByteReceiveStream, Process
@@ -356,7 +356,7 @@ class EmbeddedServer:
         Returns what went wrong instead of raising: it is called inside a task group.
         """
         with anyio.move_on_after(timeout):
-            self.url = await _first_line(self._process.stdout)
+            self.url = await _first_line(_piped(self._process.stdout))
             if self.url.startswith("http"):
                 return None
             if self.url.startswith(UNUSABLE):
@@ -382,7 +382,7 @@ class EmbeddedServer:
     async def read_log(self) -> None:
         """Pass the child's stderr to our log, line by line, and keep the last lines."""
         rest = b""
-        async for data in self._process.stderr or ():
+        async for data in _piped(self._process.stderr):
             *lines, rest = (rest + data).split(b"\n")
             self._note(lines)
             rest = rest[:_LINE]
@@ -396,10 +396,13 @@ class EmbeddedServer:
                 log.debug("engine log", line=line)
 
 
-async def _first_line(stream: ByteReceiveStream | None) -> str:
+def _piped(stream: ByteReceiveStream | None) -> ByteReceiveStream:
+    """A stream of the child: both are pipes."""
+    return cast("ByteReceiveStream", stream)
+
+
+async def _first_line(stream: ByteReceiveStream) -> str:
     received = b""
-    if stream is None:
-        return ""
     async for part in stream:
         received += part
         if b"\n" in received:

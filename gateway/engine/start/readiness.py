@@ -272,7 +272,6 @@ class EngineRoute:
         some = token_map.encode(BATTERY[0])
         slots = await slot_table(engine.keeper, facts, some, self._config, self.slot_files, tasks)
         facts = replace(facts, can=replace(facts.can, rewind=slots.rewind))
-        self._was_stuck = False
         wanted = self._settings.tool_format
         can = {"supports_tools": facts.supports_tools, "supports_calls": facts.supports_calls}
         tool_format = choose_format(facts.chat_template, **can, wanted=wanted)

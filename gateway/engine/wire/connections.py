@@ -300,7 +300,7 @@ class Connections:
             raise StreamSilent(f"no connection within {_CONNECT_TIME:g} s") from error
         except OSError as error:
             self._lose()
-            raise LinkLost(str(error) or repr(error), sent=False) from error
+            raise LinkLost(str(error) or repr(error)) from error
         return connection
 
 

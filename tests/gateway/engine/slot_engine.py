@@ -96,7 +96,8 @@ class SlotEngine:
         self._touch("fill", slot)
         held = self.slots[slot]
         shared = min(shared_prefix([n for n, _ in held], list(ids)), len(ids) - 1)
-        self.slots[slot] = [*held[:shared], *((n, held[0][1]) for n in ids[shared:])]
+        whose = held[0][1] if held else ""
+        self.slots[slot] = [*held[:shared], *((n, whose) for n in ids[shared:])]
         return Filled(len(ids) - shared, 0.001)
 
 

@@ -1,5 +1,6 @@
 """The memory that may be used: what is free, or the least limit of a control group above us."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -42,12 +43,48 @@ MEMINFO = {"proc/meminfo": "MemTotal: 9999999 kB\nMemAvailable:    8388608 kB\n"
             200,
         ),
         ({"proc/self/cgroup": "12:memory:/gone\nnonsense\n"}, 8192),
+        (
+            {
+                "proc/self/cgroup": "12:cpu:/x\n",
+                "sys/fs/cgroup/memory/x/memory.limit_in_bytes": f"{200 * MIB}",
+                "sys/fs/memory.max": f"{100 * MIB}",
+            },
+            8192,
+        ),
+        (
+            {
+                "proc/self/cgroup": "0::/x\n",
+                "sys/fs/cgroup/x/memory.max": f"{200 * MIB}",
+                "sys/fs/memory.max": f"{100 * MIB}",
+            },
+            200,
+        ),
     ],
-    ids=["no container", "container", "no limit", "limit of a slice", "first version", "unreadable"],
+    ids=[
+        "no container",
+        "container",
+        "no limit",
+        "limit of a slice",
+        "first version",
+        "unreadable",
+        "not of memory",
+        "not of a group",
+    ],
 )
 def test_least_limit_counts(tmp_path: Path, files: dict[str, str], mib: int) -> None:
     assert usable_mib(machine(tmp_path, {**MEMINFO, **files})) == mib
 
 
-def test_something_is_assumed_where_the_kernel_says_nothing(tmp_path: Path) -> None:
-    assert usable_mib(tmp_path) > 0
+@pytest.mark.parametrize("meminfo", ["", "MemAvailable:\n", "MemAvailable: lots kB\n"])
+def test_half_of_the_memory_is_assumed_where_the_kernel_says_nothing(tmp_path, monkeypatch, meminfo: str) -> None:
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1024, "SC_PAGE_SIZE": 8 * MIB}.__getitem__)
+
+    assert usable_mib(machine(tmp_path, {"proc/meminfo": meminfo})) == 4096
+
+
+def test_little_memory_is_assumed_where_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_name: str) -> int:
+        raise ValueError
+
+    monkeypatch.setattr(os, "sysconf", refuse)
+    assert usable_mib(tmp_path) == 2048

@@ -128,3 +128,47 @@ def test_where_no_more_may_wait_is_left_out_unless_that_is_everywhere() -> None:
 
     assert with_room({"full": full, "busy": busy}) == {"busy": busy}
     assert with_room({"full": full}) == {"full": full}
+
+
+def test_home_of_a_conversation_without_a_question_hangs_on_all_that_it_says() -> None:
+    said = [{"role": "system", "content": "Be brief."}, {"role": "assistant", "content": "Yes."}]
+
+    assert home_key("ada", said) != home_key("ada", said[:1])
+    assert home_key("ada", said) != home_key("ada", [said[0], {"role": "assistant", "content": "No."}])
+    assert home_key("ada", said) != home_key("ada", [said[0], {"role": "tool", "content": "Yes."}])
+
+
+def test_engine_is_passed_over_from_a_quarter_above_the_mean_on() -> None:
+    order = ["home", "next"]
+
+    # With the new one a mean of 8; up to 10 run at the home.
+    assert choose(order, {"home": Load(9, 1), "next": Load(6, 1)}) == "home"
+    assert choose(order, {"home": Load(10, 1), "next": Load(5, 1)}) == "next"
+    # One that holds the conversation is asked below twice the mean.
+    assert choose(order, {"home": Load(0, 1), "next": Load(15, 1)}, known="next") == "next"
+    assert choose(order, {"home": Load(0, 1), "next": Load(16, 1)}, known="next") == "next"
+    assert choose(order, {"home": Load(1, 1), "next": Load(17, 1)}, known="next") == "next"
+    assert (
+        choose([*order, "last"], {"home": Load(0, 1), "next": Load(17, 1), "last": Load(0, 1)}, known="next") == "home"
+    )
+
+
+def test_where_all_are_above_their_bounds_the_least_busy_for_its_warmth_is_asked() -> None:
+    assert choose(["cold", "warm"], {"cold": Load(2, 2, 0.05), "warm": Load(9, 2, 1.0)}) == "warm"
+    assert choose(["cold"], {"cold": Load(9, 2, 0.0)}) == "cold"
+
+
+def test_cold_engine_takes_a_tenth_of_its_share_at_least_and_one_conversation() -> None:
+    order = ["cold", "warm"]
+
+    assert choose(order, {"cold": Load(1, 20, 0.0), "warm": Load(0, 20)}) == "cold"
+    assert choose(order, {"cold": Load(2, 20, 0.0), "warm": Load(0, 20)}) == "warm"
+    assert choose(order, {"cold": Load(0, 2, 0.0), "warm": Load(0, 2)}) == "cold"
+    assert choose(order, {"cold": Load(1, 2, 0.0), "warm": Load(0, 2)}) == "warm"
+
+
+def test_engines_that_are_all_half_warm_take_as_much_as_warm_ones() -> None:
+    loads = {"home": Load(1, 2, 0.5), "next": Load(0, 2, 0.5)}
+
+    assert choose(["home", "next"], loads) == "home"
+    assert choose(["home", "next"], {**loads, "next": Load(0, 2, 1.0)}) == "next"

@@ -14,6 +14,25 @@ def test_engine_that_was_killed_lacked_memory_only_if_it_needs_more_than_is_free
     assert "somebody ended it" in why_ended(-signal.SIGKILL, [], SMALL, was_ready=True)
     assert "probably for lack of memory" in why_ended(-signal.SIGKILL, [], LARGE, was_ready=True)
     assert "needs about" not in why_ended(-signal.SIGKILL, [], Started("m.gguf"), was_ready=True)
+    assert "lack of memory: 'm.gguf' with this context needs about 30.0 GB, 20.0 GB are free; take" in why_ended(
+        -signal.SIGKILL, [], LARGE, was_ready=True
+    )
+    assert "lack of memory ('m.gguf' with this context needs about 300 MB, 20.0 GB are free)" in why_ended(
+        -signal.SIGKILL, [], SMALL, was_ready=True
+    )
+
+
+def test_signal_is_named_if_it_has_a_name() -> None:
+    assert "was killed by signal 11 (SIGSEGV): if nobody sent it" in why_ended(-11, ["x"], SMALL, was_ready=True)
+    assert "was killed by signal 99 while it was starting: if" in why_ended(-99, [], SMALL, was_ready=False)
+
+
+def test_engine_that_ended_by_itself_is_told_with_its_status_and_its_last_words() -> None:
+    lines = ["OSError: no such library", "noise", "Traceback", "  indented", ""]
+    assert why_ended(0, lines[1:], SMALL, was_ready=True).endswith("ended with exit status 0: noise")
+    # Python says first what is missing.
+    assert why_ended(1, lines, SMALL, was_ready=False).endswith("while it was starting: OSError: no such library")
+    assert why_ended(1, ["0.01 I srv  main: " + "x" * 999], SMALL, was_ready=True).count("x") < 220
 
 
 @pytest.mark.parametrize(

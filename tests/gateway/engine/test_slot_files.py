@@ -3,9 +3,8 @@
 import json
 import os
 import resource
-import shutil
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,12 +14,12 @@ import pytest
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.embedded.packaged_model import packaged_model
-from gateway.engine.slots.slot_directory import slot_directory
 from gateway.engine.start.readiness import EngineRoute
 from gateway.errors import ConfigError, EngineUnavailable
 from gateway.observe.metrics import Metrics
 from leaf_sdk.vocab import TokenMap
 from tests.gateway.engine.running_engine import Running, adopted, ignore, running
+from tests.gateway.engine.spoilt_files import SPOILT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
@@ -142,19 +141,6 @@ async def test_slots_of_an_exclusive_server_are_kept_in_the_directory_that_it_sh
     assert elsewhere.cache_n == 0
 
 
-def test_file_that_a_server_leaves_open_to_others_is_closed_to_them(tmp_path: Path) -> None:
-    with slot_directory(str(tmp_path / "kept"), 2**20) as directory:
-        assert directory is not None
-        name = directory.new_name()
-        written = directory.path / name
-        written.write_bytes(b"state")
-        written.chmod(0o644)
-        directory.close_to_others(name)
-
-        assert directory.measure(name)[0] == 5
-        assert written.stat().st_mode & 0o777 == 0o600
-
-
 async def test_directory_of_the_process_goes_with_it_and_nobody_else_may_enter() -> None:
     async with running("auto") as at:
         files = at.route.slot_files
@@ -164,45 +150,6 @@ async def test_directory_of_the_process_goes_with_it_and_nobody_else_may_enter()
     assert not path.exists()
 
 
-def flip(path: Path) -> None:
-    held = bytearray(path.read_bytes())
-    held[len(held) // 2] ^= 1
-    path.write_bytes(held)
-
-
-def truncate(path: Path) -> None:
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def link(path: Path) -> None:
-    path.symlink_to(path.rename(path.with_name(f"{path.name} elsewhere")))
-
-
-def second_name(path: Path) -> None:
-    os.link(path, path.with_name(f"{path.name} elsewhere"))
-
-
-def open_up(path: Path) -> None:
-    path.chmod(0o644)
-
-
-def pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path, 0o600)
-
-
-SPOILT: tuple[tuple[Callable[[Path], None], str], ...] = (
-    (flip, "digest"),
-    (truncate, "size"),
-    (link, "link"),
-    (second_name, "link"),
-    (pipe, "link"),
-    (open_up, "mode"),
-    (Path.unlink, "gone"),
-    (lambda path: shutil.rmtree(path.parent), "gone"),
-)
-
-
 async def test_file_that_is_not_what_was_written_costs_one_recomputation(talks: list[list[int]]) -> None:
     one, other, _ = talks
     async with running("auto") as at:
@@ -210,7 +157,7 @@ async def test_file_that_is_not_what_was_written_costs_one_recomputation(talks: 
         alone, _ = await at.ask([*one, *first])
         files = at.route.slot_files
         assert files is not None
-        for spoil, reason in SPOILT:
+        for spoil, reason in SPOILT.values():
             # A conversation that shares nothing with those before, so that one file alone holds this one's ids.
             await at.ask(other)
             (file,) = [each for each in files.paging.kept.files if each.ids[: len(one)] == one]
@@ -329,26 +276,6 @@ async def test_model_that_can_not_be_read_again_leaves_the_engine_in_use_without
         for talk in (talks[0], talks[1], talks[0]):
             _, timings = await at.ask(talk)
     assert timings.cache_n == 0
-
-
-def test_without_room_for_files_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.engine.slots.slot_directory._room", lambda place: 0)
-    with slot_directory("auto", 2**30) as directory:
-        assert directory is None
-
-
-def test_directory_of_a_gateway_that_was_killed_goes_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    with slot_directory("auto", 2**20) as directory, slot_directory("auto", 2**20) as another:
-        assert directory is not None
-        assert another is not None
-        left = directory.path.parent / "codec-gateway-slots-left"
-        left.mkdir(mode=0o700)
-        (left / "file").write_text("")
-        with slot_directory("auto", 2**20):
-            assert not left.exists()
-            # Those of gateways that run are locked.
-            assert directory.path.exists()
-            assert another.path.exists()
 
 
 async def test_without_slot_files_slots_go_to_the_host_cache(talks: list[list[int]]) -> None:

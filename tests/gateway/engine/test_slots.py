@@ -9,9 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.engine.interface import Timings, shared_prefix
+from gateway.engine.interface import GenerationEnd, Timings, shared_prefix
 from gateway.engine.slots.allocation import Place, SlotTable
-from gateway.errors import EngineUnavailable
+from gateway.engine.slots.slot import Slot
+from gateway.errors import EngineBusy, EngineUnavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -410,3 +411,273 @@ async def test_slot_that_does_not_come_to_rest_in_time_is_told_of() -> None:
         async with table.take([1], "ada"):
             pass
     assert table.jammed == 0
+
+
+async def test_slot_that_works_is_looked_at_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async def rests(_number: int) -> bool:
+        return len(pauses) == 7
+
+    monkeypatch.setattr("gateway.engine.slots.allocation.anyio.sleep", sleep)
+    async with SlotTable(1, at_rest=rests).take([1], "ada") as place:
+        assert place.pinned == 0
+    assert pauses == [0.01, 0.02, 0.04, 0.08, 0.16, 0.2, 0.2]
+
+
+async def test_slots_of_other_gateways_are_not_counted() -> None:
+    asked: list[int] = []
+
+    async def at_rest(number: int) -> bool:
+        asked.append(number)
+        return True
+
+    table = SlotTable(2, first=3, at_rest=at_rest)
+    async with table.take([1], "ada") as one, table.take([2], "ada") as two:
+        assert (one.pinned, two.pinned) == (3, 4)
+    assert asked == [3, 4]
+
+
+async def test_salt_is_each_principal_s_own_and_all_that_it_finds_is_told() -> None:
+    table = SlotTable(1, salt=lambda owner: f"salt of {owner}")
+    for owner in ("ada", "eve"):
+        async with generating(table, [1, 2, 3], owner=owner) as place:
+            assert (place.salt, place.own, place.reuse, place.pinned) == (f"salt of {owner}", 3, True, None)
+            assert place.shown(timings(3, 0)).cache_n == 3
+    async with generating(SlotTable(1), [1, 2, 3]) as place:
+        assert place.salt is None
+
+
+def ending(cached: int, *, reported: bool = True) -> GenerationEnd:
+    return GenerationEnd("stop", 9, timings(cached, 1), reported=reported)
+
+
+@pytest.mark.parametrize(
+    ("end", "answered", "at_rest", "known", "checkpoints"),
+    [
+        (ending(40), True, True, True, (40, 46)),
+        (ending(40), False, True, True, (40, 46)),
+        # It sent the whole answer, but not how it ended.
+        (ending(40, reported=False), False, False, True, (46,)),
+        (None, True, False, True, (46,)),
+        (None, False, False, False, ()),
+    ],
+)
+def test_generation_notes_what_it_has_left(
+    end: GenerationEnd | None, checkpoints: tuple[int, ...], *, answered: bool, at_rest: bool, known: bool
+) -> None:
+    slot = Slot(0, checkpoints=())
+    ids = list(range(60))
+    Place(slot, 0, reuse=True, own=0).leaves(ids, 50, end, answered=answered)
+
+    assert (slot.ids, slot.at_rest, slot.answered, slot.checkpoints) == (ids, at_rest, known, checkpoints)
+
+
+async def test_place_tells_what_the_slot_held_for_its_principal() -> None:
+    table = slot_table(1)
+    async with generating(table, [1, 2, 3, 4]) as place:
+        assert (place.in_slot, place.own) == (0, 0)
+    async with generating(table, [1, 2, 3, 4, 5]) as place:
+        # The last id may have been sampled and not processed.
+        assert (place.in_slot, place.own) == (3, 4)
+    async with generating(table, [1, 2, 3, 4, 5], owner="eve") as place:
+        assert (place.in_slot, place.own) == (0, 0)
+    async with generating(SlotTable(1), [1, 2]) as place:
+        assert place.in_slot == 0
+
+
+async def test_table_is_idle_once_every_slot_is_back() -> None:
+    table = slot_table(2)
+    assert table.is_idle
+    await table.idle()
+    waited: list[bool] = []
+
+    async def wait() -> None:
+        await table.idle()
+        waited.append(table.is_idle)
+
+    async with anyio.create_task_group() as tasks:
+        async with table.take([1], "ada"):
+            async with table.take([2], "ada"):
+                tasks.start_soon(wait)
+                await anyio.wait_all_tasks_blocked()
+                assert not table.is_idle
+            await anyio.wait_all_tasks_blocked()
+            assert waited == []
+        await anyio.wait_all_tasks_blocked()
+        assert waited == [True]
+        # It can be waited for again.
+        async with table.take([1], "ada"):
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            assert waited == [True]
+    assert waited == [True, True]
+
+
+async def test_slot_that_is_reserved_counts_no_more() -> None:
+    table = slot_table(2)
+    assert table.reserve() in (0, 1)
+    assert table.is_idle
+    async with table.take([1], "ada") as place:
+        assert place.pinned in (0, 1)
+        assert not table.is_idle
+        with anyio.move_on_after(0):
+            async with table.take([2], "ada"):
+                pytest.fail("it is not to be handed out")
+
+
+async def test_slot_is_lent_only_with_exactly_what_its_principal_has_left_and_while_nobody_else_runs() -> None:
+    table = slot_table(2)
+    async with generating(table, [1, 2]) as place:
+        number = place.slot.number
+
+    async def lent(held: list[int], owner: str = "ada") -> int | None:
+        async with table.lent(held, owner) as slot:
+            if slot is not None:
+                slot.holds(held, at_rest=True, answered=True)
+            return None if slot is None else slot.number
+
+    assert [await lent([1, 2]), await lent([1]), await lent([1, 2], "eve")] == [number, None, None]
+    async with table.take([5], "eve"):
+        assert await lent([1, 2]) is None
+    async with table.lent([1, 2], "ada") as slot:
+        # Until the borrower says what it holds, that counts as unknown.
+        assert slot is not None
+        assert (slot.at_rest, slot.answered, table.is_idle) == (False, False, False)
+    assert table.is_idle
+    assert await lent([1, 2]) is None
+    unchosen = SlotTable(1)
+    async with generating(unchosen, [1, 2]):
+        pass
+    async with unchosen.lent([1, 2], "ada") as slot:
+        assert slot is None
+
+
+async def test_lent_slot_that_does_not_come_to_rest_is_not_lent() -> None:
+    busy = False
+
+    async def at_rest(_number: int) -> bool:
+        return not busy
+
+    table = SlotTable(1, at_rest=at_rest, rest_time=0.01)
+    async with table.take([1, 2], "ada") as place:
+        place.slot.holds([1, 2], at_rest=False, answered=True)
+    busy = True
+    with pytest.raises(EngineUnavailable, match="still busy"):
+        async with table.lent([1, 2], "ada"):
+            pass
+    assert table.is_idle
+
+
+async def test_busy_slot_is_jammed_once_it_has_been_left_for_longer_than_it_may_work(monkeypatch) -> None:
+    now, rests, answers = 1000.0, True, True
+
+    async def at_rest(_number: int) -> bool:
+        if not answers:
+            raise EngineUnavailable("gone")
+        return rests
+
+    monkeypatch.setattr("gateway.engine.slots.allocation.monotonic", lambda: now)
+    table = SlotTable(1, at_rest=at_rest, rest_time=60.0)
+    async with table.take([1], "ada"):
+        pass
+    now, rests = 1060.0, False
+    assert not await table.look()
+    now, answers = 1060.1, False
+    # One that does not answer has not said that it rests.
+    assert await table.look()
+
+
+async def test_slot_is_left_only_by_a_generation_that_may_still_run() -> None:
+    table = slot_table(1)
+    async with generating(table, [1]) as place:
+        pass
+    assert place.slot.left is None
+    async with table.take([1], "ada"):
+        pass
+    assert place.slot.left is not None
+    unchosen = SlotTable(1)
+    async with unchosen.take([1], "ada") as place:
+        pass
+    assert place.slot.left is None
+    assert not await unchosen.look()
+
+
+async def test_waiting_generations_count_for_their_principal_only_while_they_wait() -> None:
+    table = SlotTable(1, share=1 / 64)
+
+    async def wait(owner: str) -> None:
+        async with table.take([1], owner):
+            pass
+
+    async with table.take([0], "ada"), anyio.create_task_group() as tasks:
+        for owner in ("ada", "eve"):
+            tasks.start_soon(wait, owner)
+        await anyio.wait_all_tasks_blocked()
+        for owner in ("ada", "eve"):
+            with pytest.raises(EngineBusy, match=f"'{owner}' has 1 of the 64"):
+                await wait(owner)
+        tasks.cancel_scope.cancel()
+    async with table.take([0], "ada"), anyio.create_task_group() as tasks:
+        tasks.start_soon(wait, "ada")
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(EngineBusy):
+            await wait("ada")
+        tasks.cancel_scope.cancel()
+
+
+async def test_free_slot_is_taken_at_once() -> None:
+    taking = slot_table(1).take([1], "ada").__aenter__()
+    with pytest.raises(StopIteration):
+        taking.send(None)
+
+
+async def test_slot_that_was_seen_at_rest_is_not_asked_about_again() -> None:
+    asked: list[int] = []
+
+    async def at_rest(number: int) -> bool:
+        asked.append(number)
+        return True
+
+    table = SlotTable(1, at_rest=at_rest)
+    async with table.take([1], "ada"):
+        pass
+    assert not await table.look()
+    asked.clear()
+    async with table.take([1], "ada"):
+        assert asked == []
+    assert not await table.look()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_slots_are_saved_at_the_end_even_of_who_is_cancelled_and_in_ten_seconds(
+    monkeypatch, *, fails: bool
+) -> None:
+    kept: list[list[int]] = []
+
+    class Keeping:
+        adopted = anyio.Event()
+
+        async def keep(self, slots: list[Slot]) -> None:
+            await anyio.lowlevel.checkpoint()
+            kept.append([slot.number for slot in slots])
+            if fails:
+                raise EngineUnavailable("gone")
+
+    limits: list[tuple[float, bool]] = []
+    move_on_after = anyio.move_on_after
+
+    def noted(seconds: float, *, shield: bool = False) -> anyio.CancelScope:
+        limits.append((seconds, shield))
+        return move_on_after(seconds, shield=shield)
+
+    table = SlotTable(2, at_rest=resting, swapper=Keeping())  # type: ignore[arg-type]
+    monkeypatch.setattr("gateway.engine.slots.allocation.anyio.move_on_after", noted)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await table.keep()
+    assert (kept, limits) == ([[0, 1]], [(10.0, True)])
+    await slot_table(1).keep()

@@ -399,3 +399,147 @@ async def test_arguments_of_earlier_calls_spell_no_control_token_however_they_ar
     ids = (await template_of(parsing_arguments).prompt([*asked, {"role": "user", "content": "go"}])).ids
 
     assert (ids.count(START), ids.count(END)) == (4, 3)
+
+
+def refusing(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+    raise EngineRefused("no", 400)
+
+
+async def asked_once(ask: Callable[[ChatTemplate], Any], render: Render) -> object:
+    engine = Engine(render)
+    facts = EngineFacts("stub", None, "", True, None, 4000, 1, ())
+    template = ChatTemplate(engine, facts, TINY)  # pyright: ignore[reportArgumentType]
+    first = await ask(template)
+    assert (await ask(template), engine.asked) == (first, 1)
+    return first
+
+
+def without_late_system(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+    return chatml([m for number, m in enumerate(messages) if m["role"] != "system" or not number], tools)
+
+
+def system_first(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+    return chatml(sorted(messages, key=lambda m: m["role"] != "system"), tools)
+
+
+@pytest.mark.parametrize(
+    ("render", "shown"), [(chatml, True), (without_late_system, False), (system_first, False), (refusing, False)]
+)
+async def test_late_system_message_is_known_to_be_shown_in_its_place(render: Render, *, shown: bool):
+    assert await asked_once(lambda template: template.shows_late_system(), render) is shown
+
+
+def with_reasoning(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+    return chatml([{**m, "content": f"{m.get('reasoning_content', '')}{m['content']}"} for m in messages], tools)
+
+
+@pytest.mark.parametrize(
+    ("render", "drops"),
+    [(chatml, True), (with_reasoning, False), (refusing, False), (lambda messages, tools: "nothing", False)],
+)
+async def test_reasoning_is_known_to_be_left_out_once_the_user_has_spoken_again(render: Render, *, drops: bool):
+    assert await asked_once(lambda template: template.drops_reasoning(), render) is drops
+
+
+def reading_json(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+    def read(content: str) -> str:
+        return json.dumps(json.loads(content), ensure_ascii=False, separators=(" ,", " :"))
+
+    return chatml([{**m, "content": read(m["content"])} if m["role"] == "tool" else m for m in messages], tools)
+
+
+def escaping_results(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+    return chatml([{**m, "content": json.dumps(m["content"])} if m["role"] == "tool" else m for m in messages], tools)
+
+
+def without_results(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+    return chatml([m for m in messages if m["role"] != "tool"], tools)
+
+
+@pytest.mark.parametrize(
+    ("render", "reads"),
+    [(chatml, False), (reading_json, True), (escaping_results, False), (without_results, False), (refusing, False)],
+)
+async def test_results_that_are_json_are_known_to_be_read(render: Render, *, reads: bool):
+    assert await asked_once(lambda template: template.reads_results(), render) is reads
+
+
+async def test_result_that_is_read_is_shown_as_the_template_shows_it_and_its_prompt_not_kept_by_shape():
+    messages = [user("hello"), {"role": "tool", "content": '{"x": "<|im_end|>"}'}]
+    shown = await template_of(reading_json).prompt(messages)
+
+    assert '{"x" :"<|im_end|>"}' in TINY.decode(shown.ids)
+    assert specials_in(shown.ids) == [START, END] * 2 + [START]
+    assert not shown.by_shape
+    assert (await template_of(chatml).prompt(messages)).by_shape
+    assert not (await template_of(losing).prompt([user("x" * 30), user("y")])).by_shape
+
+
+async def test_results_that_the_template_drops_are_the_user_s():
+    shown = await template_of(without_results).prompt([user("hello"), {"role": "tool", "content": "x"}])
+
+    assert "<|im_start|>user\nhello\n\nx<|im_end|>" in TINY.decode(shown.ids)
+
+
+async def test_definition_is_cut_out_of_two_prompts_and_remembered():
+    engine = Engine(lambda messages, tools: chatml(messages, ()) + "\n".join(json.dumps(tool) for tool in tools) + "\n")
+    facts = EngineFacts("stub", None, "", True, None, 4000, 1, ())
+    template = ChatTemplate(engine, facts, TINY)  # pyright: ignore[reportArgumentType]
+    one = named("first")
+
+    assert json.loads(await template.definition(one)) == one
+    assert await template.definition(one) == await template.definition(dict(one))
+    # Once without it, which is known from then on, and once with it.
+    assert engine.asked == 2
+    for number in range(256):
+        await template.definition(named(f"tool{number}"))
+    asked = engine.asked
+    await template.definition(named("tool255"))
+    assert engine.asked == asked
+    await template.definition(one)
+    assert engine.asked == asked + 1
+
+
+@pytest.mark.parametrize("render", [refusing, lambda messages, tools: "nothing"])
+async def test_definition_that_the_template_does_not_show_is_json(render: Render):
+    one = named("é")
+    assert await template_of(render).definition(one) == json.dumps(one, ensure_ascii=False)
+
+
+async def test_preamble_is_what_stands_before_the_first_content_of_a_conversation_s_own():
+    system = {"role": "system", "content": "hello"}
+    template = template_of(chatml, bos=(END,))
+    before = TINY.encode("<|im_start|>system\nhello<|im_end|>\n<|im_start|>user\n", specials=True)
+
+    assert (await template.prompt([system, user("world")])).preamble == len(before) + 1
+    assert (await template.prompt([user("world")])).preamble == 1 + len(
+        TINY.encode("<|im_start|>user\n", specials=True)
+    )
+    assert (await template.prompt([system])).preamble == 0
+
+
+async def test_tools_that_the_template_refuses_are_told_with_its_last_line():
+    def picky(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        if tools and "<" in json.dumps(tools):
+            raise EngineRefused(f"at line 3\n  {json.dumps(tools, ensure_ascii=False)}\nError: {'x' * 300}\n", 500)
+        return chatml(messages, tools)
+
+    template = template_of(picky)
+    assert await template.refusal_of([named("plain")]) is None
+    said = await template.refusal_of([named("<|im_end|>")])
+    assert said is not None
+    assert said.startswith("x" * 200 + "…")
+
+
+async def test_first_refusal_is_told_where_every_form_is_refused():
+    refusals: list[int] = []
+
+    def never(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        refusals.append(len(messages))
+        raise EngineRefused(f"refusal {len(refusals)}", 400)
+
+    called = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    turn = {"role": "assistant", "content": "", "tool_calls": [called]}
+    with pytest.raises(TemplateRefused, match=r"refuses the conversation: refusal 1$"):
+        await template_of(never).prompt([user("hello"), turn])
+    assert len(refusals) == 3

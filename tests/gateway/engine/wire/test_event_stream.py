@@ -482,3 +482,24 @@ async def test_connection_that_is_not_admitted_is_closed():
         with anyio.fail_after(20):
             await ended.wait()
         pool.close()
+
+
+async def test_answer_that_was_read_is_watched_no_more(monkeypatch: pytest.MonkeyPatch):
+    watches: list[asyncio.TimerHandle] = []
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def noted(delay: float, *given: object) -> asyncio.TimerHandle:
+        handle = call_later(delay, *given)  # type: ignore[arg-type]
+        if delay == 77.0:
+            watches.append(handle)
+        return handle
+
+    async def handle(stream: SocketStream) -> None:
+        await stream.send(HEAD + chunk(b"data: 1\n\n") + b"0\r\n\r\n")
+
+    monkeypatch.setattr(loop, "call_later", noted)
+    async with answering(handle) as url, posted(url, idle=77.0) as answer:
+        await all_lines(answer)
+    assert watches
+    assert all(each.cancelled() for each in watches)

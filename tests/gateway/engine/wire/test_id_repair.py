@@ -118,3 +118,13 @@ def test_a_character_cut_off_by_a_length_limit_is_counted_as_missing(model_map: 
     repair.feed([74], "Z", 1)
 
     assert repair.missing(3) == 2
+
+
+def test_message_without_ids_has_lost_all_of_them(model_map: TokenMap) -> None:
+    repair = IdRepair(model_map)
+    found = repair.feed([], "é", 2)
+
+    assert (found.ids, found.found, found.missed, found.guessed) == ((), 0, 2, False)
+    assert (repair.missing(3), repair.missing(1)) == (1, 0)
+    assert not repair.follows(1, 4)
+    assert repair.follows(1, 3)
