@@ -37,6 +37,23 @@ EQUIVALENT: Final = {
         "no compressed body of two bytes holds anything"
     ),
     "gateway/http1/origin.py: 200  ->  400": _LENGTH,
+    "gateway/observe/audit.py: 200  ->  400": _LENGTH,
+    "gateway/observe/audit.py: 4096  ->  8192": _KEPT,
+    "gateway/observe/line_log.py: 10000  ->  20000": _BOUND,
+    "gateway/observe/metrics.py: if label == map_id:  ->  if False:": _SHORT_CUT,
+    "gateway/observe/metrics.py: if len(self._call_series) < SERVERS_BOUND * len(TOOL_OUTCOMES):  ->  if False:": (
+        _SHORT_CUT
+    ),
+    "gateway/observe/metrics.py: len(self._call_series) < SERVERS_BOUND * len(TOOL_OUTCOMES)  ->  "
+    "len(self._call_series) <= SERVERS_BOUND * len(TOOL_OUTCOMES)": _KEPT,
+    "gateway/observe/metrics.py: SERVERS_BOUND * len(TOOL_OUTCOMES)  ->  SERVERS_BOUND + len(TOOL_OUTCOMES)": _KEPT,
+    "gateway/observe/notices.py: 4096  ->  8192": _KEPT,
+    "gateway/observe/notices.py: 128  ->  256": _LENGTH,
+    "gateway/observe/notices.py: if self._last.get(tool) == kind and (kind, tool, map_id) in self._said:  ->  "
+    "if False:": _SHORT_CUT,
+    "gateway/observe/tracing.py: 128  ->  256": _LENGTH,
+    "gateway/observe/tracing.py: 500  ->  1000": _LENGTH,
+    "gateway/observe/trajectories.py: 200  ->  400": _LENGTH,
     "gateway/protocol/lines.py: if not self._length and len(data) <= self._bound and data.endswith(b'\\n'):  ->  "
     "if False:": _SHORT_CUT,
     "gateway/protocol/lines.py: len(data) <= self._bound  ->  len(data) < self._bound": _SHORT_CUT,
