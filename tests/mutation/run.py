@@ -40,6 +40,8 @@ _ALSO = {
     **dict.fromkeys(("proxy/upstream", *_SERVER), ("proxy", "proxy/upstream")),
     **dict.fromkeys(("proxy/transport/http", "proxy/transport/oauth"), ("proxy/transport/over_http",)),
     "toolcalls/schema": ("toolcalls/grammar",),
+    # What the services report is on the admin port's pages.
+    "app": ("observe", "serve/admin"),
 }
 """By package: others whose tests should notice a change in it."""
 

@@ -17,9 +17,10 @@ URL = EngineConfig(kind="url", url="http://127.0.0.1:9")
 class ScriptedRoute(Route):
     """The route to an engine that comes and goes as the test says."""
 
+    away: str | None = "not there yet"
+
     def __init__(self, context: int) -> None:
         super().__init__(Engine("hermes"), context)
-        self.away: str | None = "not there yet"
 
     def ready(self) -> Any:
         if self.away is not None:

@@ -24,12 +24,12 @@ def test_file_and_flags_make_the_settings(tmp_path: Path) -> None:
 
 
 def test_gateway_beyond_loopback_has_a_token() -> None:
-    first, again = (options(serve__host="0.0.0.0").read().serve.token for _ in range(2))  # noqa: S104
+    first, again = (options(serve__host="0.0.0.0").read().serve.token for _ in range(2))
 
     assert first is not None
     assert len(first) > 40
     assert again == first
-    assert options(serve__host="0.0.0.0", serve__token="chosen-by-me").read().serve.token == "chosen-by-me"  # noqa: S104
+    assert options(serve__host="0.0.0.0", serve__token="chosen-by-me").read().serve.token == "chosen-by-me"
 
 
 def test_number_of_engines_is_that_many_of_the_embedded_one() -> None:

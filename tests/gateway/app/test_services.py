@@ -12,9 +12,7 @@ from gateway.config.replicas import SharedConfig
 from tests.gateway.app.conftest import URL, ScriptedEngines
 
 pytestmark = pytest.mark.anyio
-CLOCK = UpstreamConfig(
-    "time", sys.executable, (str(Path(__file__).parents[2] / "e2e" / "servers" / "tells_time.py"),)
-)
+CLOCK = UpstreamConfig("time", sys.executable, (str(Path(__file__).parents[2] / "e2e" / "servers" / "tells_time.py"),))
 PLAIN = TokensConfig(map=None)
 
 
