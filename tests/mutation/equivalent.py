@@ -93,4 +93,7 @@ EQUIVALENT: Final = {
     "gateway/toolcalls/schema/schema_check.py: 50000  ->  100000": _BOUND,
     "gateway/toolcalls/schema/schema_check.py: 60  ->  120": _BOUND,
     "gateway/toolcalls/schema/schema_check.py: self._left < 0  ->  self._left <= 0": _BOUND,
+    "gateway/workers/handover.py: 4000  ->  8000": _LENGTH,
+    "gateway/workers/stdio/shared_process.py: 200  ->  400": _LENGTH,
+    "gateway/workers/stdio/switch.py: if (answer := _ANSWER.match(data)) is not None:  ->  if False:": _SHORT_CUT,
 }
