@@ -221,6 +221,7 @@ def test_page_parses_as_prometheus_text_with_our_conventions() -> None:
     families = {family.name: family for family in text_string_to_metric_families(metrics.render().decode())}
 
     ours = {name for name in families if not name.startswith("process_")}
+    assert "process_resident_memory_bytes" in families
     assert ours == {described.name.removesuffix("_total") for described in metrics.described}
     assert all(name.startswith("codec_") for name in ours)
     for described in metrics.described:
