@@ -14,7 +14,7 @@ import pytest
 
 from gateway.app.options import ServeOptions
 from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig
-from gateway.config.replicas import ReplicasConfig
+from gateway.config.replicas import SERVERS, ReplicasConfig
 from gateway.errors import ConfigError
 from gateway.workers import parent
 from gateway.workers.minder import WorkerPlan
@@ -107,6 +107,7 @@ async def test_all_workers_are_drained_by_one_signal_and_nobody_is_let_in_any_mo
         socket.create_connection(port_of(said["url"]), timeout=20).close()
         ready = await family.get(f"{said['admin']}/healthz/ready")
         page = (await family.get(f"{said['admin']}/metrics")).text
+        assert (family.plans[0].folder / SERVERS).is_socket()
         for _, run in family.runs:
             run.obeys = False
         os.kill(os.getpid(), signal.SIGTERM)

@@ -55,10 +55,12 @@ class Program:
         self.over.set()
 
     def kill(self) -> None:
-        self.exit(-9)
+        self.over.set()
 
     async def wait(self) -> int:
         await self.over.wait()
+        if self.returncode is None:
+            self.returncode = -9
         assert self.returncode is not None
         return self.returncode
 

@@ -1,5 +1,6 @@
 """The admin port of several workers: each is asked over its socket, and one that does not answer holds up nobody."""
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -145,13 +146,17 @@ def test_readiness_counts_workers_that_are_ready_and_shows_engines() -> None:
 def test_status_is_that_of_the_first_worker_where_all_should_say_the_same() -> None:
     prompts = [{"when": f"2026-01-01T00:{number:02}:00"} for number in range(15)]
     later = [{"when": f"2026-01-02T00:{number:02}:00"} for number in range(15)]
-    one = status(0, version="1", prompts=prompts, shared={"up": True}, shim={"on": True, "calls": 1, "seconds": 0.5})
-    other = status(1, version="2", prompts=later, shared=None, shim={"on": False, "calls": 2, "seconds": 0.25})
+    one = status(
+        0, version="1", prompts=prompts, shared={"up": True}, shim={"on": True, "no": None, "calls": 1, "seconds": 0.5}
+    )
+    other = status(
+        1, version="2", prompts=later, shared=None, shim={"on": False, "no": None, "calls": 2, "seconds": 0.25}
+    )
     merged = merge_status([one, other], {"ready": False, "reasons": ["x"]}, [])
 
     assert (merged["version"], merged["ready"], merged["reasons"]) == ("1", False, ["x"])
     assert merged["shared"] == {"up": True}
-    assert merged["shim"] == {"on": True, "calls": 3, "seconds": 0.75}
+    assert json.dumps(merged["shim"]) == '{"on": true, "no": null, "calls": 3, "seconds": 0.75}'
     assert merged["prompts"] == [*reversed(later), *list(reversed(prompts))[:5]]
 
 
