@@ -25,6 +25,8 @@ EQUIVALENT: Final = {
     "gateway/agent/results/json_path.py: (bounds.start or 0) >= 0  ->  (bounds.start or 0) > 0": _SHORT_CUT,
     "gateway/agent/results/json_path.py: (bounds.stop or 0) >= 0  ->  (bounds.stop or 0) > 0": _SHORT_CUT,
     "gateway/agent/results/spelled_ids.py: left < 0  ->  left <= 0": _BOUND,
+    "gateway/app/loop_watch.py: perf_counter() - beat > self._longest + _PACE  ->  "
+    "perf_counter() - beat >= self._longest + _PACE": _MADE_UP,
     "gateway/context/memory/history.py: if len(results) < 2:  ->  if False:": _SHORT_CUT,
     "gateway/context/history/client_messages.py: if isinstance(content, str):  ->  if False:": _SHORT_CUT,
     "gateway/engine/wire/adapter.py: 32  ->  64": _LENGTH,

@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from gateway.errors import ConfigError
 from gateway.protocol.headers import routing_headers
 from gateway.workers.stdio.shared_process import StdioHost
 from tests.gateway.app.conftest import URL, ScriptedEngines, ScriptedRoute
+from tests.gateway.exported_spans import ExportedSpans
 from tests.gateway.serve.conftest import Session
 
 pytestmark = pytest.mark.anyio
@@ -300,16 +301,35 @@ async def test_call_that_outlasts_the_time_to_drain_is_ended_and_counted(
     assert events(caplog)["stopped"]["requests_cut"] == 1
 
 
-async def test_stream_of_a_session_ends_when_the_gateway_stops(caplog: pytest.LogCaptureFixture) -> None:
+async def test_stream_of_a_session_ends_when_the_gateway_stops_though_calls_still_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
-    async with running() as gateway, httpx2.AsyncClient(timeout=20) as http:
+    mark = tmp_path / "runs"
+    waits = UpstreamConfig("up", sys.executable, ("-c", WAITS, str(mark)))
+    config = replace(CONFIG, upstreams=(waits,), limits=LimitsConfig(drain=60.0))
+    async with running(config) as gateway, httpx2.AsyncClient(timeout=20) as http, anyio.create_task_group() as tasks:
         session = Session(http, f"{gateway.role.faces}/mcp", "2025-11-25", {})
         await session.open()
+        tasks.start_soon(lambda: gateway.ask("tools/call", name="wait", arguments={}))
+        while not mark.exists():  # noqa: ASYNC110
+            await anyio.sleep(0.01)
         async with session.listen() as stream:
             gateway.stop()
             assert await stream.events() == []
+        mark.unlink()
 
     assert events(caplog)["stopped"]["requests_cut"] == 0
+
+
+async def test_request_to_an_engine_is_a_span_where_spans_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = ExportedSpans()
+    monkeypatch.setattr("gateway.app.mcp_services.open_tracing", lambda _: nullcontext(spans.tracing))
+    async with running() as gateway, httpx2.AsyncClient(timeout=20) as http:
+        await http.post(f"{gateway.role.faces}/v1/embeddings", json={"model": "any", "input": "x"})
+        await http.post(f"{gateway.role.faces}/nowhere")
+
+    assert [span.name for span in spans.all] == ["POST /v1/embeddings"]
 
 
 async def test_connections_of_clients_are_counted() -> None:
