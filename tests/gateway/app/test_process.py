@@ -33,7 +33,7 @@ from gateway.protocol.headers import routing_headers
 from gateway.workers.stdio.shared_process import StdioHost
 from tests.gateway.app.conftest import URL, ScriptedEngines, ScriptedRoute
 from tests.gateway.exported_spans import ExportedSpans
-from tests.gateway.serve.conftest import Session
+from tests.gateway.serve.conftest import Session, Stream
 
 pytestmark = pytest.mark.anyio
 SERVERS = Path(__file__).parents[2] / "e2e" / "servers"
@@ -108,8 +108,8 @@ class Running:
             return False
         return True
 
-    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """The answer to a request of MCP's newest era."""
+    def request(self, method: str, **params: Any) -> tuple[str, dict[str, Any], dict[str, str]]:
+        """The address, body and headers of a request of MCP's newest era."""
         meta = {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},
@@ -117,9 +117,13 @@ class Running:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
         headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2026-07-28"}
         headers |= routing_headers(method, params)
+        return f"{self.role.faces}/mcp", body, headers
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """The answer to it."""
+        url, body, headers = self.request(method, **params)
         async with httpx2.AsyncClient(timeout=20) as http:
-            answer = await http.post(f"{self.role.faces}/mcp", json=body, headers=headers)
-        return answer.json()
+            return (await http.post(url, json=body, headers=headers)).json()
 
 
 @asynccontextmanager
@@ -150,6 +154,8 @@ async def test_gateway_serves_its_ports_until_it_is_stopped(caplog: pytest.LogCa
         foreign = await gateway.get("/v1/models", host="evil.example")
         admin_of_others = await gateway.get("/status", host="evil.example")
 
+    console = events(caplog)["sign in to the console at this address, once, within ten minutes"]
+    assert console["url"].startswith(f"{gateway.role.admin}/console/")
     assert (ready["url"], ready["admin"]) == (gateway.role.faces, gateway.role.admin)
     assert (ready["upstreams"], ready["tools"], ready["engine"]) == (1, 1, "none")
     assert (health.status_code, health.json()["ready"]) == (200, True)
@@ -301,24 +307,30 @@ async def test_call_that_outlasts_the_time_to_drain_is_ended_and_counted(
     assert events(caplog)["stopped"]["requests_cut"] == 1
 
 
-async def test_stream_of_a_session_ends_when_the_gateway_stops_though_calls_still_run(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_stream_of_a_session_ends_when_the_gateway_stops(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    mark = tmp_path / "runs"
-    waits = UpstreamConfig("up", sys.executable, ("-c", WAITS, str(mark)))
-    config = replace(CONFIG, upstreams=(waits,), limits=LimitsConfig(drain=60.0))
-    async with running(config) as gateway, httpx2.AsyncClient(timeout=20) as http, anyio.create_task_group() as tasks:
+    async with running() as gateway, httpx2.AsyncClient(timeout=20) as http:
         session = Session(http, f"{gateway.role.faces}/mcp", "2025-11-25", {})
         await session.open()
-        tasks.start_soon(lambda: gateway.ask("tools/call", name="wait", arguments={}))
-        while not mark.exists():  # noqa: ASYNC110
-            await anyio.sleep(0.01)
         async with session.listen() as stream:
             gateway.stop()
             assert await stream.events() == []
-        mark.unlink()
 
+    assert events(caplog)["stopped"]["requests_cut"] == 0
+
+
+async def test_subscription_ends_with_its_result_when_the_gateway_stops(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    async with running() as gateway, httpx2.AsyncClient(timeout=20) as http:
+        url, body, headers = gateway.request("subscriptions/listen", notifications={"toolsListChanged": True})
+        async with http.stream("POST", url, json=body, headers=headers) as answer:
+            stream = Stream(answer)
+            first = await stream.event()
+            gateway.stop()
+            *_, last = await stream.events()
+
+    assert first is not None
+    assert "result" in last
     assert events(caplog)["stopped"]["requests_cut"] == 0
 
 
