@@ -110,6 +110,8 @@ async def test_only_json_is_read(apis: Apis, path: str) -> None:
     [
         ("a b", [TINY.encode("a b")]),
         (["a", "b"], [TINY.encode("a"), TINY.encode("b")]),
+        (["a"], [TINY.encode("a")]),
+        ([5], [[5]]),
         ([1, 2, 3], [[1, 2, 3]]),
         ([[1, 2], [3]], [[1, 2], [3]]),
         ("<|im_end|>", [TINY.encode("<|im_end|>")]),
