@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from gateway.agent.events import Finished
+from gateway.errors import EngineUnavailable
 from gateway.serve.openai.chat_reply import ChatReply, ChoicesReply
 from gateway.toolcalls.stream.output_events import Content
-from tests.gateway.serve.generation.three_apis import CHAT, TINY, Apis, running
+from tests.gateway.serve.generation.three_apis import CHAT, COMPLETIONS, TINY, Apis, Route, running
 
 pytestmark = pytest.mark.anyio
 ASKS = {"messages": [{"role": "user", "content": "hi"}]}
@@ -28,15 +29,19 @@ async def test_answer_has_the_shape_of_openai(apis: Apis) -> None:
     assert answer["created"] > 1_600_000_000
     assert (choice["index"], choice["finish_reason"], choice["message"]["content"]) == (0, "stop", "hello")
     assert "prompt_token_ids" not in answer
+    assert not {"tool_calls", "function_call"} & choice["message"].keys()
 
 
 async def test_ids_are_in_the_answer_where_they_were_asked_for(apis: Apis) -> None:
     whole = await apis.ask(CHAT, {**ASKS, "return_token_ids": True}, "hello")
     first, *rest = await apis.events(CHAT, {**ASKS, "return_token_ids": True}, "hello")
+    plain = await apis.events(CHAT, ASKS, "hello")
 
     assert TINY.decode(whole["prompt_token_ids"]) == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
     assert first["prompt_token_ids"] == whole["prompt_token_ids"]
     assert not any("prompt_token_ids" in chunk for chunk in rest)
+    assert [each for chunk in rest for each in chunk["choices"][0]["token_ids"]] == whole["choices"][0]["token_ids"]
+    assert not any("token_ids" in chunk["choices"][0] for chunk in plain)
 
 
 async def test_several_answers_are_numbered_and_their_prompt_is_counted_once(apis: Apis) -> None:
@@ -93,6 +98,35 @@ async def test_what_is_no_request_is_refused(apis: Apis, body: bytes, kind: str,
 
     assert answer.status_code == status
     assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+async def test_stream_that_breaks_off_ends_with_the_error(apis: Apis, path: str) -> None:
+    async def lost() -> None:
+        raise EngineUnavailable("the engine went away")
+
+    apis.engine.instead_of_end = lost
+    fields = ASKS if path == CHAT else {"prompt": "hi"}
+    *_, last = await apis.events(path, fields, "hello")
+
+    assert last["error"]["message"].startswith("the engine went away")
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+async def test_requests_are_counted_by_how_they_ended(apis: Apis, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    def away(_: Route) -> Any:
+        raise EngineUnavailable("the engine went away")
+
+    def count(outcome: str) -> float | None:
+        return apis.metrics.registry.get_sample_value("codec_chat_requests_total", {"outcome": outcome})
+
+    fields = ASKS if path == CHAT else {"prompt": "hi"}
+    await apis.ask(path, fields, "hello")
+    await apis.post(path, {**fields, "temperature": "hot"})
+    monkeypatch.setattr(Route, "ready", away)
+    assert (await apis.post(path, fields)).status_code == 503
+
+    assert [count(outcome) for outcome in ("ok", "client_error", "engine_error")] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("form", ["msgpack", "protobuf"])
