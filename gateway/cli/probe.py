@@ -55,7 +55,7 @@ def ask(url: str, timeout: float = TIMEOUT) -> ProbeResult:
         response = connection.getresponse()
         body = response.read(_LARGEST)
     except (OSError, http.client.HTTPException) as error:
-        return ProbeResult(_UNREACHABLE, f"nothing answers at {url!r}: {error or type(error).__name__}")
+        return ProbeResult(_UNREACHABLE, f"nothing answers at {url!r}: {str(error) or type(error).__name__}")
     finally:
         connection.close()
     reasons = _reasons(body) if (path.rstrip("/") or READY_PATH) == READY_PATH else []

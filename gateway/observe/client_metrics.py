@@ -172,7 +172,7 @@ class WorkerMetrics:
 
     def __init__(self) -> None:
         """Create every series, so that each is there from the start."""
-        self._registry = CollectorRegistry(auto_describe=True)
+        self._registry = CollectorRegistry()
         self._described: list[Described] = []
         self.running = self._gauge("codec_workers", "Workers that are taking requests.")
         self.restarts = self._counter("codec_worker_restarts", "Times that a worker was restarted.")

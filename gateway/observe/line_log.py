@@ -151,8 +151,8 @@ class LineLog(Generic[T]):
         self._kind = kind
         self._waiting: deque[tuple[datetime, T]] = deque()
         # Each number is written by one thread only, so none needs a lock.
-        self._weight_in = self._weight_out = 0
-        self._dropped = self._dropped_told = 0
+        self._weight_in, self._weight_out = 0, 0
+        self._dropped, self._dropped_told = 0, 0
         self._awake = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=kind.setting.partition(".")[0], daemon=True)

@@ -50,7 +50,7 @@ class Metrics:
 
     def __init__(self) -> None:
         """Create every series at once, so that a rate has a zero to start from."""
-        self.registry = CollectorRegistry(auto_describe=True)
+        self.registry = CollectorRegistry()
         self.described: list[Described] = []
         self._maps = BoundedLabel(MAP_ID, MAPS_BOUND)
         self._servers = BoundedLabel(SERVER_NAME, SERVERS_BOUND)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from gateway.config.masking import mask_text
+from gateway.errors import ConfigError
 from gateway.escape import cut_text
 from gateway.observe.client_metrics import AccessMetrics
 from gateway.observe.line_log import LineKind, LineLog, ascii_json, stamp
@@ -121,7 +122,7 @@ class _Writer:
     def _model_digest(self) -> str | None:
         try:
             return self._digest()
-        except OSError:
+        except (OSError, ConfigError):
             return None
 
     def render(self, when: datetime, answer: TrajectoryAnswer) -> str:

@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -80,9 +80,10 @@ class WorkerRole:
     async def follow(self, shutdown: Shutdown) -> None:
         """Do what the parent orders. If the parent ends, drain."""
         orders = {"drain": shutdown.stop, "end": shutdown.end, "reload": shutdown.reload}
-        reader, _writer = await asyncio.open_connection(sock=self._parent.dup())
-        while (line := await reader.readline()) in ORDERS:
-            orders[ORDERS[line]]()
+        reader, writer = await asyncio.open_connection(sock=self._parent.dup())
+        with closing(writer):
+            while (line := await reader.readline()) in ORDERS:
+                orders[ORDERS[line]]()
         self._orphaned = True
         log.warning("the parent has ended: this worker ends too")
         shutdown.stop()

@@ -26,6 +26,8 @@ EQUIVALENT: Final = {
     "gateway/agent/results/json_path.py: (bounds.stop or 0) >= 0  ->  (bounds.stop or 0) > 0": _SHORT_CUT,
     "gateway/agent/results/spelled_ids.py: left < 0  ->  left <= 0": _BOUND,
     "gateway/breaker.py: self._current + 1  ->  self._current - 1": "any number that was not given before is as good",
+    "gateway/app/loop_watch.py: perf_counter() - beat > self._longest + _PACE  ->  "
+    "perf_counter() - beat >= self._longest + _PACE": _MADE_UP,
     "gateway/context/memory/history.py: if len(results) < 2:  ->  if False:": _SHORT_CUT,
     "gateway/context/history/client_messages.py: if isinstance(content, str):  ->  if False:": _SHORT_CUT,
     "gateway/deadlines.py: number < self._next  ->  number <= self._next": "the step that is awaited is known",
@@ -59,6 +61,23 @@ EQUIVALENT: Final = {
         "no compressed body of two bytes holds anything"
     ),
     "gateway/http1/origin.py: 200  ->  400": _LENGTH,
+    "gateway/observe/audit.py: 200  ->  400": _LENGTH,
+    "gateway/observe/audit.py: 4096  ->  8192": _KEPT,
+    "gateway/observe/line_log.py: 10000  ->  20000": _BOUND,
+    "gateway/observe/metrics.py: if label == map_id:  ->  if False:": _SHORT_CUT,
+    "gateway/observe/metrics.py: if len(self._call_series) < SERVERS_BOUND * len(TOOL_OUTCOMES):  ->  if False:": (
+        _SHORT_CUT
+    ),
+    "gateway/observe/metrics.py: len(self._call_series) < SERVERS_BOUND * len(TOOL_OUTCOMES)  ->  "
+    "len(self._call_series) <= SERVERS_BOUND * len(TOOL_OUTCOMES)": _KEPT,
+    "gateway/observe/metrics.py: SERVERS_BOUND * len(TOOL_OUTCOMES)  ->  SERVERS_BOUND + len(TOOL_OUTCOMES)": _KEPT,
+    "gateway/observe/notices.py: 4096  ->  8192": _KEPT,
+    "gateway/observe/notices.py: 128  ->  256": _LENGTH,
+    "gateway/observe/notices.py: if self._last.get(tool) == kind and (kind, tool, map_id) in self._said:  ->  "
+    "if False:": _SHORT_CUT,
+    "gateway/observe/tracing.py: 128  ->  256": _LENGTH,
+    "gateway/observe/tracing.py: 500  ->  1000": _LENGTH,
+    "gateway/observe/trajectories.py: 200  ->  400": _LENGTH,
     "gateway/protocol/lines.py: if not self._length and len(data) <= self._bound and data.endswith(b'\\n'):  ->  "
     "if False:": _SHORT_CUT,
     "gateway/protocol/lines.py: len(data) <= self._bound  ->  len(data) < self._bound": _SHORT_CUT,
@@ -122,4 +141,7 @@ EQUIVALENT: Final = {
     "gateway/toolcalls/schema/schema_check.py: 50000  ->  100000": _BOUND,
     "gateway/toolcalls/schema/schema_check.py: 60  ->  120": _BOUND,
     "gateway/toolcalls/schema/schema_check.py: self._left < 0  ->  self._left <= 0": _BOUND,
+    "gateway/workers/handover.py: 4000  ->  8000": _LENGTH,
+    "gateway/workers/stdio/shared_process.py: 200  ->  400": _LENGTH,
+    "gateway/workers/stdio/switch.py: if (answer := _ANSWER.match(data)) is not None:  ->  if False:": _SHORT_CUT,
 }

@@ -43,6 +43,8 @@ _ALSO = {
     # One message shows what all of them do, and each node of a format also writes its grammar.
     **dict.fromkeys(_PARSERS, (*_PARSERS, "toolcalls/grammar")),
     "toolcalls/schema": ("toolcalls/grammar",),
+    # What the services report is on the admin port's pages.
+    "app": ("observe", "serve/admin"),
 }
 """By package: others whose tests should notice a change in it."""
 _PAGES = {"config": {"tests/pages/test_pages.py"}}

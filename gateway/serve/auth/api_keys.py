@@ -125,7 +125,7 @@ def parse_keys(text: str, origin: str) -> dict[str, KeyRecord]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{origin}: not TOML: {error}") from None
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{origin}: key {where!r}: {first['msg']}: correct it, or create the key again") from None
     except (ValueError, RecursionError):

@@ -127,10 +127,10 @@ class SortedTools:
         if kind == "mcp_toolset":
             self._narrow(checked_part(_Toolset, tool, where), where)
             self._leave_out_fields(tool, _TOOLSET)
-            configs = cast("Mapping[str, Mapping[str, Any] | None]", tool.get("configs") or {})
+            configs = cast("Mapping[str, Mapping[str, Any]]", tool.get("configs") or {})
             self._leave_out_fields(tool.get("default_config") or {}, _CONFIG, "default_config.")
             for config in configs.values():
-                self._leave_out_fields(config or {}, _CONFIG, "configs.")
+                self._leave_out_fields(config, _CONFIG, "configs.")
             return
         if (search := _search_of(kind)) is not None:
             self.search = self.search or search

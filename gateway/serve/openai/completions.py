@@ -117,7 +117,7 @@ def _read_msgpack(body: bytes) -> Mapping[str, Any]:
     try:
         fields = unpack(body)
     except (ValueError, TypeError, RecursionError) as error:  # everything that msgpack raises
-        raise RequestInvalid(f"the body is not valid msgpack: {error or type(error).__name__}") from error
+        raise RequestInvalid(f"the body is not valid msgpack: {str(error) or type(error).__name__}") from error
     if not isinstance(fields, dict):
         raise RequestInvalid("the body must be a msgpack map with prompt_ids")
     return {str(key): value for key, value in cast("dict[object, Any]", fields).items()}

@@ -121,9 +121,6 @@ class Seats:
         self._forgot = False
         """Whether there may be more of them than are remembered."""
 
-    def __len__(self) -> int:
-        return len(self._seats)
-
     def __getitem__(self, number: int) -> Seat:
         return self._seats[number]
 

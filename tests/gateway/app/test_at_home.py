@@ -4,7 +4,7 @@ import gzip
 import json
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import httpx2
@@ -15,8 +15,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from bench.processes import free_ports
-from gateway.app.at_home import AtHome
+from gateway.app.at_home import AtHome, home_of
+from gateway.errors import NotAnswered
 from gateway.proxy.caller import Principal
+from gateway.replicas import ALONE, Replica, Replicas
 from gateway.replicas.connected import Connected
 from gateway.replicas.sealed_records import ReplicaKeys
 from gateway.serve.auth.identity import PRINCIPAL
@@ -172,3 +174,52 @@ async def test_stream_that_breaks_off_says_so(workers: Workers, path: str, last:
     assert first == b"data: {}"
     assert b"held it broke" in rest[0]
     assert last in answer.content
+
+
+class Broken:
+    """Replicas of which the other one ends in the midst of a request."""
+
+    def at(self, address: str, scope: Any) -> Replica:
+        return Replica(address, b"")
+
+    async def forward(self, *_: Any) -> None:
+        raise NotAnswered("the replica that held it broke off", asked=True)
+
+
+async def test_request_that_the_home_may_have_begun_to_answer_is_not_answered_again() -> None:
+    app: Any = AtHome(Starlette(), cast("Replicas", Broken()), ["127.0.0.1:1", "127.0.0.1:2"], 1000)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost") as http:
+        answer = await http.post(PATHS[0], json={"messages": [said("user", "x")]})
+
+    assert answer.status_code == 503
+    assert int(answer.headers["retry-after"]) > 0
+    assert answer.json()["error"]["code"] == "replica_lost"
+    assert answer.json()["error"]["message"] == "the replica that held it broke off: ask again"
+
+
+async def test_body_in_one_part_is_not_waited_for_any_longer() -> None:
+    seen: list[Any] = []
+
+    async def app(_scope: Any, receive: Any, _send: Any) -> None:
+        seen.append(await receive())
+
+    async def receive() -> Any:
+        # As a server may give it: what does not say that more follows is the end.
+        given.append(1)
+        assert len(given) == 1
+        return {"type": "http.request", "body": b"{}"}
+
+    given: list[int] = []
+    scope = {"type": "http", "method": "POST", "path": PATHS[0], "headers": [], "state": {}}
+    await AtHome(app, ALONE, ["127.0.0.1:1", "127.0.0.1:2"], 1000)(scope, receive, receive)
+
+    assert seen == [{"type": "http.request", "body": b"{}"}]
+
+
+@pytest.mark.parametrize("part", [["a text"], [None], [{"type": "image"}, {"text": "x"}]])
+async def test_odd_parts_of_a_question_have_a_home_too(workers: Workers, part: Any) -> None:
+    assert len(await workers.homes(PATHS[0], {"messages": [said("user", part)]})) == 1
+
+
+def test_only_worker_is_the_home_of_all() -> None:
+    assert home_of("ann", "x", 1) == 0

@@ -43,6 +43,36 @@ def test_holder_is_the_innermost_function_of_ours_with_its_request() -> None:
     assert found_in(HELD["alone"]) == Holder("gateway.serve.held.alone")
 
 
+def test_what_called_it_and_what_it_called_are_not_the_holder() -> None:
+    outer = code_in("gateway.app.outer", "def run(inner, hold):\n    inner(hold)\n")["run"]
+    library = code_in("json", "def dump(scope, hold):\n    hold()\n")["dump"]
+    runner = code_in("asyncio.runners", "def run(hold):\n    hold()\n")["run"]
+    none = code_in("asyncio.runners", "def run(inner, hold):\n    inner(hold)\n")["run"]
+
+    assert found_in(lambda look: outer(HELD["alone"], look)) == Holder("gateway.serve.held.alone")
+    # A request is named though none of our functions runs.
+    assert found_in(lambda look: library(SCOPE, look)) == Holder("json", "POST /v1/chat/completions", "alice")
+    assert found_in(lambda look: outer(runner, look)) is None
+    assert found_in(lambda look: none(lambda it: library({"type": "lifespan"}, it), look)) is None
+    assert found_in(lambda look: none(lambda it: library({"path": "/x"}, it), look)) == Holder(
+        "json", "/x", "anonymous"
+    )
+    assert holder_of(None) is None
+
+
+async def test_watcher_keeps_no_process_and_ends_with_the_watch() -> None:
+    before = threading.enumerate()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(LoopWatch(lambda: None).run)
+        await anyio.wait_all_tasks_blocked()
+        (watcher,) = [each for each in threading.enumerate() if each not in before]
+        tasks.cancel_scope.cancel()
+    await anyio.to_thread.run_sync(watcher.join, 20)
+
+    assert watcher.daemon
+    assert not watcher.is_alive()
+
+
 async def test_loop_that_is_held_is_counted_and_one_that_waits_is_not(caplog: pytest.LogCaptureFixture) -> None:
     counted: list[int] = []
     noticed, gone = threading.Event(), anyio.Event()
@@ -57,9 +87,16 @@ async def test_loop_that_is_held_is_counted_and_one_that_waits_is_not(caplog: py
         assert counted == []
         await run()
         await gone.wait()
+        # And once more, for each time.
+        noticed.clear()
+        gone = anyio.Event()
+        await run()
+        await gone.wait()
         tasks.cancel_scope.cancel()
 
-    assert counted == [1]
+    assert counted == [1, 1]
+    held = [each.msg for each in caplog.records if "event loop was held" in each.getMessage()]
+    assert all(0.05 < each["seconds"] == round(each["seconds"], 2) < 60 for each in held)
     line = next(each.getMessage() for each in caplog.records if "event loop was held" in each.getMessage())
     assert "gateway.serve.held.handle" in line
     assert "POST /v1/chat/completions" in line

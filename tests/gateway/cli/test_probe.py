@@ -81,6 +81,15 @@ def test_nobody_there_is_unreachable() -> None:
     assert answer.words.startswith(f"nothing answers at {url!r}: ")
 
 
+def test_error_without_words_is_named_by_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> None:
+        raise ConnectionAbortedError
+
+    monkeypatch.setattr("http.client.HTTPConnection.request", lost)
+
+    assert ask("http://127.0.0.1:1").words == "nothing answers at 'http://127.0.0.1:1': ConnectionAbortedError"
+
+
 @pytest.mark.parametrize("url", ["127.0.0.1:8601", "https://gateway.example", "http://", "http://h:99999", "ftp://h"])
 def test_text_that_is_no_http_address_is_a_setting_that_is_wrong(url: str) -> None:
     assert ask(url).code == exit_codes.CONFIG

@@ -148,6 +148,39 @@ def test_long_arguments_are_cut(tmp_path: Path) -> None:
     (written,) = write(tmp_path / "a", line, arguments=True)
 
     assert len(json.dumps(written)) < 3000
+    assert written["arguments"]["text"] == "y" * 1000 + "… (9000 more characters)"
+    assert written["arguments"]["list"] == [0] * 100
+    assert json.dumps(written["arguments"]["deep"], ensure_ascii=False).count("[") == 7
+
+
+def test_what_an_endpoint_does_not_say_is_nothing(tmp_path: Path) -> None:
+    (written,) = write(tmp_path / "a", AuditLine("a", "v1", "m", "ok"))
+
+    counted = {name: written[name] for name in ("bytes_in", "bytes_out", "ids", "duration_ms", "source")}
+    assert counted == {"bytes_in": 0, "bytes_out": 0, "ids": 0, "duration_ms": 0.0, "source": "none"}
+    assert [written[name] for name in ("server", "tool", "map", "request_id")] == [None] * 4
+
+
+def test_values_of_arguments_keep_their_kind(tmp_path: Path) -> None:
+    plain = {"yes": True, "half": 0.5, "none": None, "token": None, "most": 2**256 - 1}
+    line = AuditLine(
+        "a", "v1", "m", "ok", arguments={**plain, "too many": 2**256, "inf": float("inf"), "pin": [1, (2,)]}
+    )
+
+    (written,) = write(tmp_path / "a", line, arguments=True)
+
+    assert written["arguments"] == {
+        **plain,
+        "too many": "integer of 257 bits",
+        "inf": "inf",
+        "pin": [1, [2]],
+    }
+
+
+def test_log_of_arguments_takes_calls_that_have_none(tmp_path: Path) -> None:
+    (written,) = write(tmp_path / "a", CALL, arguments=True)
+
+    assert "arguments" not in written
 
 
 def test_file_that_was_moved_away_is_opened_anew(tmp_path: Path) -> None:
@@ -309,7 +342,8 @@ print(lost())
     assert lines[-1]["request_id"] == 50
 
 
-def test_arguments_that_wait_are_bounded_by_their_bytes(tmp_path: Path) -> None:
+def test_arguments_that_wait_are_bounded_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.observe.line_log.BATCH_SECONDS", 60)
     metrics = Metrics()
     big = AuditLine("a", "v1", "m", "ok", bytes_in=40 * 1024 * 1024, arguments={"x": "y"})
     with Audit(tmp_path / "a", metrics.access, arguments=True) as audit:

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -40,6 +41,7 @@ def test_pipe_gets_one_json_object_a_line() -> None:
 
     (line,) = lines(stream)
     assert list(line)[:4] == ["timestamp", "level", "logger", "event"]
+    assert str(line["timestamp"]).endswith("Z")
     assert line["level"] == "info"
     assert line["logger"] == "gateway.proxy"
     assert line["event"] == "upstream is up"
@@ -59,6 +61,59 @@ def test_terminal_gets_a_line_for_people_and_json_can_be_forced() -> None:
     configure_logging(stream=forced, json=True)
     get_logger("x").warning("slow")
     assert lines(forced)[0]["event"] == "slow"
+
+
+def test_line_for_people_has_the_time_of_day_and_quotes_only_where_they_are_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    stream = io.StringIO()
+    configure_logging(stream=stream, json=False)
+    get_logger("x").info("up", server="time", note="a 'b'", empty="", many=[1, 2], none=None)
+
+    clock, line = stream.getvalue().split(" ", 1)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", clock)
+    assert line == "info    up  server=time  note='a \\'b\\''  empty=''  many='[1, 2]'  none=null\n"
+
+
+def test_worker_says_its_number_in_every_line() -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream, worker=0)
+    get_logger("x").info("one")
+    configure_logging(stream=stream)
+    get_logger("x").info("two")
+
+    assert [line.get("worker") for line in lines(stream)] == [0, None]
+
+
+def test_nested_values_are_shown_four_deep_and_fifty_wide() -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream)
+    deep = {"a": {"b": {"c": {"d": {"e": 1}}}}}
+    wide = {f"{number:03}": number for number in range(200)}
+    get_logger("x").info("x", deep=deep, lists=[[[[[1]]]]], many=list(range(200)), wide=wide, key={"k" * 90: 1})
+
+    (line,) = lines(stream)
+    assert line["deep"] == {"a": {"b": {"c": {"d": "{'e': 1}"}}}}
+    assert line["lists"] == [[[["[1]"]]]]
+    assert line["many"] == list(range(50))
+    assert line["wide"] == {f"{number:03}": number for number in range(50)}
+    assert line["key"] == {"k" * 50 + "… (40 more characters)": 1}
+
+
+def test_values_that_are_no_texts_stay_what_they_are_and_none_is_no_secret() -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream)
+    get_logger("x").info("x", api_key=None, yes=True, half=0.5, one=1, nothing=None)
+
+    (line,) = lines(stream)
+    assert {name: line[name] for name in ("api_key", "yes", "half", "one", "nothing")} == {
+        "api_key": None,
+        "yes": True,
+        "half": 0.5,
+        "one": 1,
+        "nothing": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -159,11 +214,12 @@ def test_second_call_replaces_the_stream_and_the_level() -> None:
     first, second = io.StringIO(), io.StringIO()
     configure_logging(stream=first, level="debug")
     get_logger("x").debug("one")
+    logging.getLogger("mcp.server").info("heard")
     configure_logging(stream=second, level="warning")
     get_logger("x").info("two")
     get_logger("x").error("three")
 
-    assert [line["event"] for line in lines(first)] == ["one"]
+    assert [line["event"] for line in lines(first)] == ["one", "heard"]
     assert [line["event"] for line in lines(second)] == ["three"]
 
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import product
 from typing import get_args
 
 import pytest
@@ -10,12 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.observe.backend_metrics import SHARED_KINDS, SHARED_RESULTS
+from gateway.observe.client_metrics import AUTH_FAILURES, END_REASONS, WorkerMetrics
 from gateway.observe.exposition import (
     CHAT_OUTCOMES,
+    ERROR_KINDS,
+    LOSS_REASONS,
     MAPS_BOUND,
     OTHER,
     REASONS,
-    SERVERS_BOUND,
     BoundedLabel,
 )
 from gateway.observe.metrics import Metrics
@@ -23,6 +28,30 @@ from leaf_sdk.leaf.verify import Reason
 
 MAP = "sha256:" + "ab" * 32
 OTHER_MAP = "sha256:" + "cd" * 32
+
+
+FIXED = {
+    "codec_leaf_rejected": {"reason": ["shape", "map", "range", "special", "text", "other"]},
+    "codec_notifications_dropped": {"reason": ["nobody", "slow_client", "other"]},
+    "codec_spliced_ids": {"source": ["leaf", "shim", "scaffold"]},
+    "codec_chat_requests": {"outcome": ["ok", "client_error", "engine_error", "cancelled", "other"]},
+    "codec_prompt_ids_lost": {"reason": [*LOSS_REASONS]},
+    "codec_auth_failures": {"reason": [*AUTH_FAILURES]},
+    "codec_requests_limited": {"limit": ["rate", "concurrency", "tries", "signatures"]},
+    "codec_bound_refusals": {
+        "kind": ["session", "parked_call", "subscription", "watched_resource", "client_session", "queued_call"],
+        "limit": ["share", "bound"],
+    },
+    "codec_connections_ended": {"reason": [*END_REASONS]},
+    "codec_slot_file_moves": {"way": ["save", "restore"]},
+    "codec_slot_file_moved_bytes": {"way": ["save", "restore"]},
+    "codec_slot_files_refused": {
+        "reason": ["gone", "link", "owner", "mode", "size", "digest", "note", "engine", "save"]
+    },
+    "codec_shared_operations": {"kind": [*SHARED_KINDS], "result": [*SHARED_RESULTS]},
+    "codec_bolt_on_calls": {"form": ["raw", "encoded", "text", "refused"]},
+    "codec_mcp_errors": {"kind": [*ERROR_KINDS.values(), "other"]},
+}
 
 
 def read(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -124,13 +153,13 @@ def test_number_of_maps_is_bounded_and_no_call_is_lost(map_ids: list[str]) -> No
         metrics.shim_tokenized(map_id, ids=1, seconds=0.0)
 
     shim = metrics.get_shim_metrics()
-    assert len(shim["by_map"]) <= MAPS_BOUND + 1
+    assert len(shim["by_map"]) <= 32 + 1
     assert shim["tokenize_calls"] == len(map_ids) == sum(m["tokenize_calls"] for m in shim["by_map"].values())
 
 
 def test_number_of_servers_is_bounded() -> None:
     metrics = Metrics()
-    for number in range(SERVERS_BOUND + 10):
+    for number in range(256 + 10):
         metrics.upstream_restarted(f"server-{number}")
 
     assert read(metrics, "codec_upstream_restarts_total", server=OTHER) == 10
@@ -192,6 +221,7 @@ def test_page_parses_as_prometheus_text_with_our_conventions() -> None:
     families = {family.name: family for family in text_string_to_metric_families(metrics.render().decode())}
 
     ours = {name for name in families if not name.startswith("process_")}
+    assert "process_resident_memory_bytes" in families
     assert ours == {described.name.removesuffix("_total") for described in metrics.described}
     assert all(name.startswith("codec_") for name in ours)
     for described in metrics.described:
@@ -206,6 +236,163 @@ def test_fixed_words_have_a_zero_from_the_start() -> None:
     assert [read(metrics, "codec_leaf_rejected_total", reason=reason) for reason in REASONS] == [0] * len(REASONS)
     assert [read(metrics, "codec_chat_requests_total", outcome=o) for o in CHAT_OUTCOMES] == [0] * len(CHAT_OUTCOMES)
     assert read(metrics, "codec_build_info", version="0.1.0") == 1
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_series_of_fixed_words_are_on_the_page_from_the_start(name: str) -> None:
+    labels = [tuple(zip(FIXED[name], words, strict=True)) for words in product(*FIXED[name].values())]
+    page = Metrics().render().decode()
+    shown = {
+        tuple(sample.labels.items()): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.name == f"{name}_total"
+    }
+
+    assert shown == dict.fromkeys(labels, 0)
+
+
+def shown(metrics: Metrics) -> dict[str, float]:
+    """What the page says, without buckets and without what the process uses."""
+    return {
+        " ".join((sample.name.removeprefix("codec_"), *sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(metrics.render().decode())
+        for sample in family.samples
+        if sample.name.startswith("codec_") and not sample.name.endswith("_bucket")
+    }
+
+
+@pytest.mark.parametrize(
+    ("report", "changed"),
+    [
+        (lambda it: it.list_changed("a", "tools"), {"list_changes_total tools a": 1}),
+        (lambda it: it.pin_broken("a"), {"pin_breaks_total a": 1}),
+        (lambda it: it.notification_dropped("nobody"), {"notifications_dropped_total nobody": 1}),
+        (
+            lambda it: it.request_answered(prompt=9, cached=4),
+            {"prompt_tokens_total": 9, "prompt_cached_tokens_total": 4},
+        ),
+        (lambda it: it.ids_spliced("scaffold", 3), {"spliced_ids_total scaffold": 3}),
+        (lambda it: it.result_kept(), {"results_kept_total": 1}),
+        (lambda it: it.follow_kept_results(lambda: 7), {"kept_result_bytes": 7}),
+        (lambda it: it.ids_prefilled(5), {"prefilled_ids_total": 5}),
+        (lambda it: it.ids_padded(6), {"padded_ids_total": 6}),
+        (lambda it: it.guess_judged(right=True), {"guessed_turns_total right": 1}),
+        (lambda it: it.guess_judged(right=False), {"guessed_turns_total wrong": 1}),
+        (lambda it: it.prompt_ids_lost("slot_taken", 8), {"prompt_ids_lost_total slot_taken": 8}),
+        (lambda it: it.grammar_refused(), {"refused_grammars_total": 1}),
+        (lambda it: it.loop_held(), {"loop_held_total": 1}),
+        (lambda it: it.access.auth_failed("scope"), {"auth_failures_total scope": 1}),
+        (lambda it: it.access.limited("tries"), {"requests_limited_total tries": 1}),
+        (lambda it: it.access.bound_refused("session", "share"), {"bound_refusals_total session share": 1}),
+        (lambda it: it.access.audit_dropped(3), {"audit_lines_dropped_total": 3}),
+        (lambda it: it.access.trajectories_dropped(2), {"trajectory_lines_dropped_total": 2}),
+        (lambda it: it.connections.follow(lambda: 4), {"connections": 4}),
+        (lambda it: it.connections.ended("idle"), {"connections_ended_total idle": 1}),
+        (
+            lambda it: it.wire.stream("msgpack", "zstd", "fits", sent=1, plain=2, ids=3, as_json=4),
+            {
+                "wire_streams_total zstd msgpack other": 1,
+                "wire_sent_bytes_total zstd msgpack": 1,
+                "wire_plain_bytes_total zstd msgpack": 2,
+                "wire_ids_total zstd msgpack": 3,
+                "wire_json_bytes_total zstd msgpack": 4,
+            },
+        ),
+        (lambda it: it.shared.up(False), {"shared_up": 0}),
+        (lambda it: it.shared.asked("memory", "late"), {"shared_operations_total memory late": 1}),
+        (
+            lambda it: it.slot_files.moved("restore", 100, ids=9),
+            {
+                "slot_file_moves_total restore": 1,
+                "slot_file_moved_bytes_total restore": 100,
+                "slot_file_restored_ids_total": 9,
+            },
+        ),
+        (
+            lambda it: it.slot_files.moved("save", 100),
+            {"slot_file_moves_total save": 1, "slot_file_moved_bytes_total save": 100},
+        ),
+        (lambda it: it.slot_files.refused("digest"), {"slot_files_refused_total digest": 1}),
+        (lambda it: it.slot_files.held(55), {"slot_file_bytes": 55}),
+        (lambda it: it.engines.engine_up("e", True), {"pool_engine_up e": 1}),
+        (lambda it: it.engines.engine_running("e", 3), {"pool_engine_answers e": 3}),
+        (lambda it: it.engines.answer_moved("e", begun=True), {"pool_answers_moved_total middle e": 1}),
+        (lambda it: it.engines.answer_moved("e", begun=False), {"pool_answers_moved_total start e": 1}),
+        (lambda it: it.servers.bolt_on_called("raw"), {"bolt_on_calls_total raw": 1}),
+        (lambda it: it.servers.bolt_on_called("?"), {"bolt_on_calls_total other": 1}),
+    ],
+)
+def test_report_changes_its_series_and_no_other(report: Callable[[Metrics], object], changed: dict[str, float]) -> None:
+    metrics = Metrics()
+    before = shown(metrics)
+    report(metrics)
+
+    assert before["shared_up"] == 1
+    assert dict(shown(metrics).items() - before.items()) == changed
+
+
+def test_prompt_tokens_of_all_requests_are_added_up() -> None:
+    metrics = Metrics()
+    metrics.request_answered(prompt=9, cached=4)
+    metrics.request_answered(prompt=1, cached=1)
+
+    assert metrics.get_prompt_tokens() == {"prompt_tokens": 10, "cached_tokens": 5}
+
+
+def test_times_of_calls_are_those_of_the_servers_asked_for() -> None:
+    metrics = Metrics()
+    for server, seconds in (("a", 0.02), ("a", 0.02), ("a", 0.2), ("b", 0.2), ("c", 20.0)):
+        metrics.tool_called(server, "ok", seconds)
+
+    def times(*servers: str) -> dict[float, int]:
+        return {bound: count for bound, count in metrics.call_times(*servers) if count}
+
+    assert times("a") == {0.025: 2, 0.25: 1}
+    assert times("a", "b") == {0.025: 2, 0.25: 2}
+    assert len(metrics.call_times("c")) == 15
+    assert metrics.call_times() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (-32700, "parse"),
+        (-32600, "invalid_request"),
+        (-32601, "method_not_found"),
+        (-32602, "invalid_params"),
+        (-32603, "internal"),
+        (-32000, "server"),
+        (-32001, "timeout"),
+        (-32002, "not_found"),
+        (-32020, "header_mismatch"),
+        (-32021, "capability"),
+        (-32022, "version"),
+        (-32042, "elicitation"),
+        (-32800, "cancelled"),
+    ],
+)
+def test_code_of_json_rpc_and_mcp_has_its_word(code: int, kind: str) -> None:
+    metrics = Metrics()
+    metrics.servers.answered(code)
+
+    assert read(metrics, "codec_mcp_errors_total", kind=kind) == 1
+
+
+def test_parent_of_workers_shows_its_own_and_no_time_of_creation() -> None:
+    metrics = WorkerMetrics()
+    metrics.restarts.inc()
+    metrics.running.set(2)
+    metrics.connections.ended("idle")
+    page = metrics.render()
+
+    assert [each.name for each in metrics.own] == ["codec_workers", "codec_worker_restarts_total"]
+    assert "codec_workers 2.0" in page
+    assert "codec_worker_restarts_total 1.0" in page
+    assert 'codec_connections_ended_total{reason="idle"} 1.0' in page
+    assert 'codec_connections_ended_total{reason="total"} 0.0' in page
+    assert "process_resident_memory_bytes" in page
+    assert "_created" not in page
 
 
 def test_tasks_are_those_of_the_loop_that_asks_and_none_outside_of_one() -> None:

@@ -89,6 +89,36 @@ def test_blocks_are_counted_by_how_they_got_their_ids(recorder: Recorder) -> Non
     notices.shim("a", MAP)
     notices.rejected("b" * 200, MAP, "range", "")
 
+    assert len(recorder.entries) == 3
     assert dict(notices.counts("a")) == {"leaf": 3, "shim": 1}
     assert dict(notices.counts("b" * 200)) == {"rejected": 1}
     assert dict(notices.counts("c")) == {}
+
+
+def test_way_of_the_last_block_is_known_however_often_it_changes(recorder: Recorder) -> None:
+    notices = TokenNotices(recorder.log)
+    assert notices.last("a") is None
+    for tell in (notices.leaf, notices.shim, notices.leaf):
+        tell("a", MAP)
+
+    assert notices.last("a") == "leaf"
+
+
+def test_same_tool_is_said_again_for_another_map(recorder: Recorder) -> None:
+    notices = TokenNotices(recorder.log)
+    notices.leaf("a", MAP)
+    notices.leaf("a", "sha256:" + "f" * 64)
+
+    assert [entry["map"] for entry in recorder.entries] == ["0123456789ab", "f" * 12]
+
+
+def test_known_tools_are_followed_beyond_the_bound_and_new_ones_are_not(recorder: Recorder) -> None:
+    notices = TokenNotices(recorder.log)
+    for number in range(REMEMBERED):
+        notices.shim(f"tool-{number}", MAP)
+    notices.leaf("tool-0", MAP)
+    notices.leaf("late", MAP)
+
+    assert (notices.last("tool-0"), notices.last("late")) == ("leaf", None)
+    assert dict(notices.counts("tool-0")) == {"shim": 1, "leaf": 1}
+    assert dict(notices.counts("late")) == {}

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.baggage import get_all
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
@@ -78,6 +79,48 @@ def test_span_is_named_by_its_method_and_target(
     assert recorder.one.name == name
     assert attributes_of(recorder.one)[attribute[0]] == attribute[1]
     assert "network.protocol.name" not in attributes_of(recorder.one)
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/list", {"name": "x", "uri": "file:///x"}),
+        ("tools/call", {"name": 5, "uri": "file:///x"}),
+        ("prompts/get", {"name": 5}),
+        ("resources/read", {"name": "x", "uri": 5}),
+    ],
+)
+def test_only_what_a_method_is_about_is_an_attribute(recorder: Recorder, method: str, params: dict[str, Any]) -> None:
+    with recorder.tracing.server_span(method, params, transport="pipe"):
+        pass
+
+    assert recorder.one.name == method
+    assert attributes_of(recorder.one) == {"mcp.method.name": method, "network.transport": "pipe"}
+
+
+def test_headers_that_go_on_carry_the_span_instead_of_what_came(recorder: Recorder) -> None:
+    came = [(b"x", b"1"), (b"traceparent", OTHER.encode()), (b"tracestate", b"a=1"), (b"baggage", b"user=ada")]
+    kept = [(b"x", b"1"), (b"baggage", b"user=ada")]
+    assert recorder.tracing.write_headers(came) == kept
+
+    with recorder.tracing.request_span("POST /x", {"traceparent": TRACEPARENT, "tracestate": "b=2"}, {}) as traced:
+        sent = recorder.tracing.write_headers(came)
+        child = traced.headers
+
+    assert recorder.one.context is not None
+    traceparent = f"00-{TRACE}-{format_span_id(recorder.one.context.span_id)}-01"
+    assert sent == [*kept, (b"traceparent", traceparent.encode()), (b"tracestate", b"b=2")]
+    assert child == {"traceparent": traceparent, "tracestate": "b=2"}
+
+
+@pytest.mark.parametrize(("size", "read"), [(8192, True), (8193, False)])
+def test_context_that_is_too_long_is_not_read(size: int, read: bool) -> None:
+    pairs = f"a={'v' * 4093},b={'v' * (size - 4098)}"
+    assert len(pairs) == size
+    context = read_context({"traceparent": TRACEPARENT, "baggage": pairs})
+
+    assert context is not None
+    assert set(get_all(context)) == ({"a", "b"} if read else set())
 
 
 def test_arguments_are_in_no_span(recorder: Recorder) -> None:

@@ -79,7 +79,8 @@ def test_path_that_can_not_be_written_is_said_at_the_start(tmp_path: Path) -> No
         TrajectoryLog(tmp_path / "none" / "lines", Metrics().access).__enter__()
 
 
-def test_answers_that_wait_are_bounded_by_their_bytes(tmp_path: Path) -> None:
+def test_answers_that_wait_are_bounded_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.observe.line_log.BATCH_SECONDS", 60)
     metrics, path = Metrics(), tmp_path / "lines"
     large = answer("large", ids=range(WEIGHT_BOUND // 8))
     with TrajectoryLog(path, metrics.access) as file:
@@ -101,3 +102,43 @@ def test_model_whose_file_is_gone_has_no_digest(tmp_path: Path) -> None:
         file.record(answer("one"))
 
     assert lines(tmp_path / "lines")[0]["model_digest"] is None
+
+
+def test_log_probabilities_that_wait_count_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.observe.line_log.BATCH_SECONDS", 60)
+    metrics = Metrics()
+    half = Sampled(0, 1, None, guessed=False, logprobs=[0.0] * (WEIGHT_BOUND // 64))
+    with TrajectoryLog(tmp_path / "lines", metrics.access) as file:
+        file.record(answer("one", ids=(), spans=(), sampled=(half,)))
+        file.record(answer("two", ids=(1,), spans=(), sampled=(half,)))
+        file.record(answer("three", ids=range(WEIGHT_BOUND // 16), spans=()))
+
+    assert dropped(metrics) == 2
+
+
+def test_span_of_a_part_has_the_same_source() -> None:
+    whole = Span("leaf", 5, "t", "s")
+
+    assert whole.of(2) == Span("leaf", 2, "t", "s")
+    assert whole.of(5) is whole
+    assert [
+        whole.is_like(each)
+        for each in (
+            Span("leaf", 1, "t", "s"),
+            Span("shim", 5, "t", "s"),
+            Span("leaf", 5, "u", "s"),
+            Span("leaf", 5, "t"),
+        )
+    ] == [True, False, False, False]
+
+
+def test_log_probabilities_are_asked_for_where_they_are_wanted_only(tmp_path: Path) -> None:
+    assert not TrajectoryLog(tmp_path / "lines", Metrics().access).logprobs
+    assert TrajectoryLog(tmp_path / "lines", Metrics().access, logprobs=True).logprobs
+
+
+def test_turn_without_log_probabilities_says_nothing_of_them(tmp_path: Path) -> None:
+    with TrajectoryLog(tmp_path / "lines", Metrics().access) as file:
+        file.record(answer("one", sampled=(_late(),)))
+
+    assert lines(tmp_path / "lines")[0]["sampled"] == [{"start": 4, "ids": 2, "ended_by": None, "guessed": False}]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config.model import EngineConfig, GatewayConfig
-from gateway.config.replicas import WorkerConfig
-from gateway.errors import ConfigError
+from gateway.config.replicas import WorkerConfig, fault_file
+from gateway.engine.embedded.server import Listening
+from gateway.errors import ConfigError, EngineUnavailable, ModelUnusable
+from gateway.workers import embedded_engines
 from gateway.workers.embedded_engines import check_engines, running_engines, share_of, with_hosted_engines
 
 EMBEDDED = EngineConfig(kind="embedded", slots=5, isolate=True, context=4096)
@@ -76,6 +79,138 @@ def test_engine_that_workers_can_not_share_is_refused_with_the_way_out(engine, w
 
 def test_engine_with_a_slot_for_each_worker_is_shared():
     check_engines(GatewayConfig(engine=EMBEDDED), 5)
+
+
+class Servers:
+    """Starts of an embedded engine that follow a script: each an error, or how long the server ran."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *script: Exception | float) -> None:
+        self.script = list(script)
+        self.seen: list[tuple[EngineConfig, Listening]] = []
+        self.pauses: list[int] = []
+        self.now = 0.0
+        self.came = anyio.Event()
+        self.end = anyio.Event()
+        """Set to end the server that runs."""
+        monkeypatch.setattr(embedded_engines, "embedded_server", self._server)
+        monkeypatch.setattr(embedded_engines, "monotonic", lambda: self.now)
+        monkeypatch.setattr(embedded_engines, "Backoff", lambda *_: self)
+
+    def pause(self, failures: int, roll: float) -> float:
+        assert 0 <= roll < 1
+        self.pauses.append(failures)
+        return 0.0
+
+    @asynccontextmanager
+    async def _server(self, engine: EngineConfig, there: Listening):
+        self.seen.append((engine, there))
+        outcome = self.script.pop(0) if self.script else None
+        if isinstance(outcome, Exception):
+            raise outcome
+        self.lasts = outcome
+        yield self
+
+    url = "http://127.0.0.1:4321"
+    pid = 12
+
+    async def ended(self) -> str:
+        if self.lasts is None:
+            self.came.set()
+            await self.end.wait()
+        self.now += self.lasts or 0.0
+        return "it crashed"
+
+    async def there(self, folder: Path) -> EngineConfig:
+        """What a worker sees once the script is at its end."""
+        with anyio.fail_after(20):
+            await self.came.wait()
+        return with_hosted_engines(GatewayConfig(engine=EMBEDDED), worker(0, folder=folder)).engine
+
+
+@pytest.mark.anyio
+async def test_engine_that_crashes_is_started_again_at_the_same_address(tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    servers = Servers(monkeypatch, 1.0, EngineUnavailable("no memory"), 30.0, 1.0)
+    async with running_engines(GatewayConfig(engine=EMBEDDED), tmp_path):
+        seen = await servers.there(tmp_path)
+        assert not fault_file(tmp_path, "engine").exists()
+        assert "engine started" in caplog.text
+        servers.came = anyio.Event()
+        servers.end.set()
+        with anyio.fail_after(20):
+            await servers.came.wait()
+
+    first, *later = [there for _, there in servers.seen]
+    assert servers.pauses == [1, 2, 1, 2, 3]
+    assert (first.port, {each.port for each in later}) == (0, {4321})
+    assert {each.key for each in later} == {first.key} == {seen.api_key}
+    assert seen.url == "http://127.0.0.1:4321"
+    assert all(engine.exclusive for engine, _ in servers.seen)
+
+
+@pytest.mark.anyio
+async def test_engine_that_fails_first_has_its_address_and_its_fault_in_a_file(tmp_path, monkeypatch):
+    servers = Servers(monkeypatch, EngineUnavailable("no memory"), EngineUnavailable("still no memory"))
+    faults: list[str] = []
+
+    def note(failures: int, roll: float) -> float:
+        faults.append(fault_file(tmp_path, "engine").read_text())
+        return 0.0
+
+    servers.pause = note
+    async with running_engines(GatewayConfig(engine=EMBEDDED), tmp_path):
+        seen = await servers.there(tmp_path)
+        assert not fault_file(tmp_path, "engine").exists()
+
+    ports = [there.port for _, there in servers.seen]
+    assert faults == ["no memory", "still no memory"]
+    assert ports[0] == 0
+    assert ports[1] == ports[2] > 1024
+    assert seen.url == f"http://127.0.0.1:{ports[1]}"
+    assert [each.name for each in tmp_path.iterdir()] == ["engines.json"]
+
+
+@pytest.mark.anyio
+async def test_model_that_can_not_be_loaded_is_tried_again_when_its_file_changes(tmp_path, monkeypatch):
+    model, folder = tmp_path / "model.gguf", tmp_path / "sockets"
+    model.write_text("no model")
+    folder.mkdir()
+    monkeypatch.setattr("gateway.engine.embedded.model_file._POLL", 0.01)
+    servers = Servers(monkeypatch, ModelUnusable("no model"))
+    async with running_engines(GatewayConfig(engine=replace(EMBEDDED, model=model)), folder):
+        told = fault_file(folder, "engine").read_text()
+        model.write_text("a model at last")
+        await servers.there(folder)
+
+    assert servers.pauses == []
+    assert told == "no model; the gateway tries again when the model's file changes"
+
+
+@pytest.mark.anyio
+async def test_without_an_embedded_engine_the_parent_runs_none(tmp_path, monkeypatch):
+    servers = Servers(monkeypatch)
+    there = EngineConfig(kind="url", url="http://there")
+    async with running_engines(GatewayConfig(engine=there), tmp_path):
+        pass
+
+    assert servers.seen == []
+
+
+@pytest.mark.anyio
+async def test_engines_of_a_pool_share_what_one_would_take_alone(tmp_path, monkeypatch):
+    servers = Servers(monkeypatch)
+    one = replace(EMBEDDED, threads=8, cache_mib=100)
+    alone = replace(one, cache_mib=None, threads=None)
+    async with running_engines(GatewayConfig(engines={"a": alone, "b": alone}), tmp_path):
+        await servers.came.wait()
+    shared = servers.seen[0][0]
+    servers.seen.clear()
+    servers.came = anyio.Event()
+    async with running_engines(GatewayConfig(engines={"a": alone}), tmp_path):
+        await servers.came.wait()
+
+    assert shared.cache_mib is not None
+    assert servers.seen[0][0].cache_mib is None
 
 
 @pytest.mark.anyio

@@ -144,3 +144,43 @@ async def test_stop_in_a_pause_ends_it() -> None:
             await tasks.start(minder.keep)
 
     assert script.restarted == []
+
+
+async def test_first_end_and_first_fault_are_logged_and_so_is_the_recovery(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    script = Script([Run(status=-9), Run(ConfigError("wrong\n")), Run(status=None)])
+
+    await script.keep()
+
+    said = [(each.msg["event"], each.msg.get("status"), each.msg.get("cause")) for each in caplog.records]
+    assert said == [
+        ("a worker ended and is started again", -9, None),
+        ("a worker can't be started", None, "wrong\\n"),
+        ("a worker is ready again", None, None),
+    ]
+    assert caplog.records[-1].msg["restarts"] == 2
+    assert script.seen[0] == (False, None)
+
+
+async def test_worker_that_lasted_begins_anew_to_fail() -> None:
+    script = Script([Run(), Run(lasts=29.9), Run(lasts=30), Run(), Run(status=None)])
+
+    await script.keep()
+
+    assert script.backoff.asked == [1, 2, 1]
+
+
+async def test_orders_go_to_the_worker_that_runs_and_to_nobody_where_none_does() -> None:
+    run = Run(status=None)
+    script = Script([run])
+    script.minder.order("reload")
+    seen: list[tuple[bool, int | None]] = []
+
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(script.minder.keep)
+        script.minder.order("reload")
+        seen.append((script.minder.ready, script.minder.pid))
+        script.minder.stop()
+
+    assert run.orders == ["reload", "drain"]
+    assert seen == [(True, 7)]

@@ -1,6 +1,7 @@
 """Where workers find each other and their parent."""
 
 import socket
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,14 @@ def test_folder_whose_sockets_would_have_no_name_is_refused(tmp_path: Path, monk
         pass
 
     assert list(deep.iterdir()) == []
+
+
+@pytest.mark.parametrize(("length", "refused"), [(80, False), (81, True)])
+def test_path_leaves_room_for_the_names_of_sockets(monkeypatch: pytest.MonkeyPatch, length: int, refused: bool) -> None:
+    monkeypatch.setattr("tempfile.mkdtemp", lambda prefix: f"/nowhere/{prefix}".ljust(length, "x"))
+
+    with pytest.raises(ConfigError) if refused else nullcontext(), socket_folder():
+        pass
 
 
 def test_folder_that_can_not_be_made_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,9 @@ import stat
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -15,11 +17,16 @@ import pytest
 
 from gateway.app.services import open_services
 from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, UpstreamConfig
+from gateway.context.compose.recall import Comparison
+from gateway.context.memory import RequestFigures
+from gateway.context.memory.history import Miss
 from gateway.observe.metrics import Metrics
 from gateway.proxy.costs import definition_text
 from gateway.proxy.upstream.items.tool_pins import PinFile
 from gateway.serve.admin.admin_pages import Readiness, admin_app
+from gateway.serve.admin.status_report import prompt_report
 from leaf_sdk.vocab import load_map
+from tests.gateway.app.conftest import URL, ScriptedEngines
 
 pytestmark = pytest.mark.anyio
 TELLS_TIME = str(Path(__file__).parents[3] / "e2e" / "servers" / "tells_time.py")
@@ -170,6 +177,103 @@ async def test_report_follows_a_configuration_that_was_taken_over() -> None:
 
     assert [server["name"] for server in report["servers"]] == ["time", "clock"]
     assert report["tool_search"] is True
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several engines the first is there, and the others are not."""
+
+    def make(*given: Any, **named: Any) -> ScriptedEngines:
+        made = ScriptedEngines(*given, **named)
+        next(iter(made.routes.values())).away = None
+        return made
+
+    monkeypatch.setattr("gateway.app.services.Engines", make)
+
+
+UNKNOWN = {"model": None, "context": None, "slots": None, "rewind": None, "tool_format": None}
+
+
+@pytest.mark.usefixtures("engines")
+async def test_engine_is_described_by_what_it_said_of_itself() -> None:
+    async with open_services(config_of(engine=URL)) as services:
+        report = await services.status.make()
+        alone = services.status.engine()
+
+    known = {"model": "scripted", "context": 8000, "slots": 1, "tool_format": "hermes"}
+    rewind = report["engine"].pop("rewind")
+    assert report["engine"] == {"kind": "url", "up": True, "state": "ready", "reason": None, **known}
+    assert alone == {**report["engine"], "rewind": rewind}
+    assert report["engines"] == []
+
+
+async def test_gateway_without_an_engine_says_so() -> None:
+    async with reported(config_of(clock())) as (services, report):
+        assert services.status.engine() is None
+        servers = services.status.servers()
+
+    assert report["engine"] == {"kind": "none", "up": False, "state": "none", "reason": None, **UNKNOWN}
+    assert report["maps"] == {"session": None, "accepted": []}
+    assert (report["shared"], report["prompts"], report["tool_faults"]) == (None, [], [])
+    assert [server["name"] for server in servers] == ["time"]
+    assert "tools" not in servers[0]
+    assert 0 <= report["uptime"] < 3600
+    assert report["uptime"] == round(report["uptime"], 1)
+    assert report["started"].endswith("+00:00")
+    assert "." not in report["started"]
+
+
+@pytest.mark.usefixtures("engines")
+async def test_each_engine_of_several_is_shown_with_what_it_does() -> None:
+    config = config_of(engines={"one": URL, "two": URL})
+    async with reported(config) as (_, report):
+        one, two = report["engines"]
+
+    same = {"kind": "url", "answers": 0, "breaker": "closed"}
+    assert report["engine"]["kind"] == "pool"
+    assert one == {
+        "name": "one",
+        "up": True,
+        "state": "ready",
+        "reason": None,
+        **same,
+        "model": "scripted",
+        "context": 8000,
+        "slots": 1,
+    }
+    state = two.pop("state")
+    assert state != "ready"
+    assert two == {
+        "name": "two",
+        "up": False,
+        "reason": "not there yet",
+        **same,
+        "model": None,
+        "context": None,
+        "slots": None,
+    }
+
+
+async def test_engine_that_is_away_is_shown_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.app.services.Engines", ScriptedEngines)
+    async with reported(config_of(engine=URL)) as (_, report):
+        state = report["engine"].pop("state")
+
+    assert state != "ready"
+    assert report["engine"] == {"kind": "url", "up": False, "reason": "not there yet", **UNKNOWN}
+
+
+@pytest.mark.parametrize("miss", [None, Miss("client_changed", message=3, at=7)])
+def test_request_is_reported_without_its_text(miss: Miss | None) -> None:
+    when = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
+    figures = RequestFigures(9, 4, held=5, reused=1, recomputed=2, reason="client_changed", recall_miss=miss)
+    report = prompt_report(Comparison(when, "ann\n", 12, "resp_1", figures))
+
+    place = (None, None) if miss is None else (3, 7)
+    assert (report["when"], report["caller"]) == ("2026-01-02T03:04:05+00:00", "ann\\n")
+    assert (report["conversation"], report["answer"], report["reason"]) == (12, "resp_1", "client_changed")
+    assert (report["message"], report["at"]) == place
+    assert {name: report[name] for name in figures.counts} == figures.counts
 
 
 async def page(host: str, client: tuple[str, int]) -> httpx2.Response:

@@ -81,6 +81,12 @@ async def test_none_two_and_wrong_ones_get_401_in_the_shape_of_anthropic(site: S
     assert site.seen == []
 
 
+async def test_two_that_differ_are_told_to_be_one(site: Site) -> None:
+    response = await site.ask([("authorization", "Bearer another"), ("x-api-key", "yet another")])
+
+    assert "send one credential" in response.json()["error"]["message"]
+
+
 async def test_elsewhere_the_header_is_somebody_else_s(site: Site) -> None:
     assert (await site.ask([("x-api-key", TOKEN)], "/mcp")).status_code == 401
     assert (await site.ask([("authorization", f"Bearer {TOKEN}"), ("x-api-key", "another")], "/mcp")).text == "inside"

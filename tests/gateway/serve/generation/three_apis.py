@@ -132,8 +132,9 @@ class Route:
 class Apis:
     """The running endpoints, and a client of them."""
 
-    def __init__(self, engine: Engine, http: httpx2.AsyncClient, proxy: Proxy, app: ASGIApp) -> None:
+    def __init__(self, engine: Engine, http: httpx2.AsyncClient, proxy: Proxy, app: ASGIApp, metrics: Metrics) -> None:
         self.engine = engine
+        self.metrics = metrics
         self.proxy = proxy
         self.http = http
         self.app = app
@@ -195,4 +196,4 @@ async def running(
             app = TracedRequests(app, tracing, (CHAT, RESPONSES, MESSAGES, COMPLETIONS, EMBEDDINGS))
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
-            yield Apis(engine, http, proxy, app)
+            yield Apis(engine, http, proxy, app, metrics)

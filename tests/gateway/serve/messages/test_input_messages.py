@@ -103,6 +103,26 @@ def test_empty_text_beside_results_is_no_message() -> None:
     assert [m["role"] for m in read(user(result("1"), text("")))] == ["tool"]
 
 
+def test_fields_that_nothing_reads_are_named_wherever_they_stand() -> None:
+    inner = {"type": "tool_result", "tool_use_id": "c1", "content": [text("x", inner=1)], "outer": 2}
+
+    _, unread = read_messages([text("Be brief.", shade=1)], [ASK, user(inner)])
+
+    assert unread == ("text.shade", "tool_result.outer", "text.inner")
+
+
+@pytest.mark.parametrize(("more", "taken"), [(0, True), (1, False)])
+def test_messages_calls_and_results_are_bounded_together(more: int, taken: bool) -> None:
+    calls = [{"type": "tool_use", "id": f"c{number}", "name": "look", "input": {}} for number in range(100)]
+    history = [ASK, {"role": "assistant", "content": calls}, *[ASK] * (MOST_MESSAGES - 102 + more)]
+
+    if taken:
+        assert len(read(*history)) == MOST_MESSAGES - 100
+    else:
+        with pytest.raises(RequestInvalid, match="shorten the conversation"):
+            read(*history)
+
+
 def test_blocks_that_others_ran_are_left_out_and_named() -> None:
     blocks = [{"type": "server_tool_use", "id": "s"}, text("So."), {"type": "x\x1b" + "y" * 500}]
 

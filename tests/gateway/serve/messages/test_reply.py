@@ -241,3 +241,20 @@ def test_what_a_model_wrote_is_never_taken_for_arguments() -> None:
 def test_completion_before_the_end_is_a_fault_of_the_program() -> None:
     with pytest.raises(RuntimeError, match="before the answer was finished"):
         reply(None, Content("So"))[1].completion()
+
+
+@pytest.mark.parametrize("is_error", [False, True])
+def test_search_for_tools_is_shown_with_what_it_found_or_as_an_error(is_error: bool) -> None:
+    searched = ToolFinished("c0", "search", "{}", "", "shim", 0, 0, is_error=is_error, seconds=0.1, found=("a", "b"))
+    _, made = reply(MessageOptions(search="search"), searched, DONE)
+
+    found = whole(made)["content"][1]
+    assert found["tool_use_id"].endswith("c0")
+    assert found["content"] == (
+        {"type": "tool_search_tool_result_error", "error_code": "invalid_tool_input"}
+        if is_error
+        else {
+            "type": "tool_search_tool_search_result",
+            "tool_references": [{"type": "tool_reference", "tool_name": name} for name in ("a", "b")],
+        }
+    )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent import ToolChoice
+from gateway.agent import OURS, Deferral, ToolChoice
 from gateway.errors import RequestInvalid
 from gateway.serve.openai.chat_request import ChatRequest
 from gateway.serve.openai.completions import CompletionRequest
@@ -276,6 +276,14 @@ def test_clients_tools_keep_their_schema_and_may_leave_things_out():
 
     assert (first.name, first.description, first.parameters) == ("paint", "", {"type": "object"})
     assert (second.name, second.parameters) == ("bare", {"type": "object"})
+
+
+def test_clients_tools_that_are_deferred_are_found_by_a_search_of_the_gateway():
+    later = {**PAINT, "defer_loading": True}
+    bare = {"type": "function", "function": {"name": "bare"}}
+
+    assert request_of(tools=[later, bare]).read_tools.deferral == Deferral(frozenset({"paint"}), OURS)
+    assert request_of(tools=[PAINT, bare]).read_tools.deferral == Deferral()
 
 
 @pytest.mark.parametrize(

@@ -306,6 +306,122 @@ def test_log_level_of_the_process_is_the_one_that_lets_most_through(switch, two)
     assert level(two[0].ask("logging/setLevel", level="warning")[1]) == "warning"
 
 
+@pytest.mark.parametrize("level", [7, None])
+def test_strange_log_level_is_for_the_process_to_refuse(switch, two, level):
+    two[0].ask("logging/setLevel", level="info")
+    request, out = two[1].ask("logging/setLevel", level=level)
+
+    assert out == [(SERVER, encode_request(request, "logging/setLevel", {"level": level}))]
+
+
+def test_what_is_wanted_of_the_process_may_lack_everything(switch, two):
+    for method in ("resources/subscribe", "resources/unsubscribe", "logging/setLevel"):
+        request = two[0].next_id()
+        line = b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":7}' % (request, method.encode())
+        assert switch.from_worker(two[0].number, line, 0.0) == [(SERVER, line)]
+    for params in ({}, {"uri": 7}):
+        line = push("notifications/resources/updated", **params)
+        assert says(switch, line) == [(worker.number, line) for worker in two]
+    assert [to for to, _ in two[0].ask("resources/unsubscribe", uri="never")[1]] == [SERVER]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}',
+        b'{"jsonrpc":"2.0","id":"x","result":{},"id":null,"error":{"code":1,"message":"no"}}',
+    ],
+)
+def test_error_that_belongs_to_no_request_is_shown_to_one_worker(switch, two, line):
+    assert says(switch, line) == [(two[0].number, line)]
+
+
+def test_answer_that_is_none_reaches_who_asked_though_its_number_is_a_text(switch, two):
+    request, _ = two[1].ask()
+    line = b'{"jsonrpc":"2.0","id":"%d","result":7}' % request
+
+    assert [to for to, _ in says(switch, line)] == [two[1].number]
+    assert says(switch, line) == []
+
+
+def test_empty_line_is_nothing_and_nobody_hears_what_is_said_when_all_have_left(switch, two):
+    assert says(switch, b"  ") == []
+    for worker in two:
+        switch.leave(worker.number, 0.0)
+    for line in (b"x", push("notifications/message", data="x"), encode_request(1, "ping", {}), b"x" * 20_000):
+        assert says(switch, line) == []
+
+
+def test_worker_of_whose_calls_too_many_were_given_up_may_always_be_meant(switch, two):
+    given_up = [two[0].ask()[0] for _ in range(257)]
+    line = push("notifications/message", level="info", data="of one caller")
+    for request in given_up:
+        two[0].cancel(request)
+    late = [says(switch, answered(request)) for request in given_up]
+    two[1].ask()
+    assert says(switch, line) == []
+    switch.leave(two[0].number, 0.0)
+
+    assert [bool(each) for each in late] == [False, *[True] * 256]
+    assert says(switch, line) == []
+
+
+def test_calls_of_those_who_left_are_remembered_up_to_a_bound(switch, two):
+    left: list[int] = []
+    for worker in (Worker(switch), Worker(switch)):
+        left += [worker.ask()[0] for _ in range(129)]
+        switch.leave(worker.number, 0.0)
+    line = push("notifications/message", level="info", data="of one caller")
+    for request in left[2:]:
+        says(switch, answered(request))
+
+    # Of the first two nobody knows whether they still run.
+    assert says(switch, line) == []
+
+
+def test_questions_are_remembered_up_to_a_bound_and_the_oldest_is_forgotten(switch, two):
+    two[1].ask()
+    for number in range(1025):
+        says(switch, encode_request(number, "sampling/createMessage", {}))
+    cancelled = [says(switch, push("notifications/cancelled", requestId=number)) for number in (0, 1, 1024, True, None)]
+
+    assert [bool(each) for each in cancelled[:3]] == [False, True, True]
+    assert cancelled[4] == []
+    assert len(switch.leave(two[1].number, 0.0)) == 1 + 1024
+
+
+def test_question_that_was_answered_is_nobody_s_any_more(switch, two):
+    two[1].ask()
+    for question in ("a", "b"):
+        says(switch, encode_request(question, "elicitation/create", {}))
+    refused = encode_failure("b", {"code": 1, "message": "no"})
+    two[1].answer("a")
+    assert switch.from_worker(two[1].number, refused, 0.0) == [(SERVER, refused)]
+    nameless = b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}'
+    assert switch.from_worker(two[1].number, nameless, 0.0) == [(SERVER, nameless)]
+
+    for question in ("a", "b"):
+        assert says(switch, push("notifications/cancelled", requestId=question)) == []
+
+
+def test_id_of_a_question_is_kept_up_to_its_bound(switch, two):
+    two[1].ask()
+    names = ["q" * 256, "q" * 257]
+    for name in names:
+        says(switch, encode_request(name, "elicitation/create", {}))
+
+    assert [bool(says(switch, push("notifications/cancelled", requestId=name))) for name in names] == [True, False]
+
+
+def test_process_hangs_from_one_second_of_silence_on():
+    for now, hangs in ((1.99, False), (2.0, True)):
+        switch = Switch(4)
+        worker = Worker(switch)
+        worker.ask("tools/list", now=1.0)
+        switch.leave(worker.number, now)
+        assert switch.hangs is hangs
+
+
 def test_process_hangs_where_a_worker_leaves_without_a_sign_of_life(switch, two):
     for worker in two:
         worker.ask("ping", now=10.0)

@@ -311,6 +311,15 @@ def test_key_without_an_algorithm_serves_all_of_its_kind() -> None:
     }
 
 
+def test_curve_serves_its_own_algorithm_only() -> None:
+    jwk = json.loads(ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP384R1()).public_key()))
+
+    assert set(read_keys({"keys": [{**jwk, "kid": "a"}]}, ["ES256", "ES384", "ES512"])) == {
+        ("a", "ES384"),
+        (None, "ES384"),
+    }
+
+
 def test_document_without_keys_is_refused() -> None:
     with pytest.raises(FetchFailed):
         read_keys({"keys": {}}, ["RS256"])

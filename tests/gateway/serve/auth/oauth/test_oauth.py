@@ -334,6 +334,20 @@ async def test_token_whose_header_is_nested_deep_is_refused_as_any_other(gateway
         assert (await gateway.post(f"{header}.e30.AAAA")).status_code == 401
 
 
+def test_only_what_begins_as_a_signed_token_is_no_guess(issuer: Issuer) -> None:
+    verifier = verifier_of(issuer)
+
+    assert verifier.reads(issuer.token())
+    for guess in (
+        "guess",
+        "a.b.c",
+        f"{encoded({'typ': 'JWT'})}.b.c",
+        f"{issuer.token()}.d",
+        issuer.token() + "x" * 2**14,
+    ):
+        assert not verifier.reads(guess)
+
+
 async def test_bad_tokens_lock_out_nobody_who_shares_their_address(gateway: Gateway, issuer: Issuer) -> None:
     stranger = Issuer("stranger")
     stranger.url = issuer.url
