@@ -90,6 +90,7 @@ class CredentialRefused(Exception):
     """A credential that is not good. `kind` is the metric's label and is not shown to the client; `detail` is."""
 
     def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
         self.kind = kind
         self.detail = detail
 
