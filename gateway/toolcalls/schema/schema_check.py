@@ -43,8 +43,8 @@ _SHOWN = 160
 _SKIPPED = (
     # They run regular expressions, which can be made to take forever, or depend on keywords that do.
     *("pattern", "patternProperties", "propertyNames", "unevaluatedProperties"),
-    # They resolve references in ways that can't be counted.
-    *("$dynamicRef", "$recursiveRef"),
+    # They resolve references in ways that can't be counted. The first does so for schemas that no keyword checks.
+    *("unevaluatedItems", "$dynamicRef", "$recursiveRef"),
 )
 
 _library: Any = validators
