@@ -240,7 +240,7 @@ def _of_schema(given: object, where: str) -> AnswerForm:
     if isinstance(given, str):
         try:
             given = json.loads(given)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RequestInvalid(f"{where}: expected a JSON Schema, or its JSON text: {error}", param=where) from error
     return AnswerForm.of_schema(given, where)
 

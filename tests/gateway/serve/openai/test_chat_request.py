@@ -51,6 +51,7 @@ def request_of(**fields: Any) -> ChatRequest:
         ({"guided_grammar": 'root ::= "a"'}, "guided_grammar"),
         ({"guided_json": {"type": "array", "uniqueItems": True}}, "guided_json"),
         ({"guided_json": "{"}, "guided_json"),
+        ({"guided_json": "[" * 100_000}, "guided_json"),
         ({"guided_choice": ["a", 1]}, "guided_choice"),
         ({"guided_choice": "a"}, "guided_choice"),
         ({"guided_regex": "(?=a)b"}, "guided_regex"),
