@@ -33,6 +33,8 @@ QUOTE = '"'
 
 _PRIVATE = range(0xF0000, 0xFFFFE)
 _PLAIN_NUMBER = re.compile(r"-?[1-9][0-9]{0,14}|0")
+STAND_IN = re.compile("9[0-9]{14}")
+"""What stands in for a number: fifteen digits, exact in every number type, so that it is printed as it stands."""
 
 _DIGITS = string.digits + string.ascii_lowercase
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
@@ -192,7 +194,6 @@ class Foreign:
         return int(text) if _PLAIN_NUMBER.fullmatch(text) else self._number(text)
 
     def _number(self, text: str) -> int:
-        # Fifteen digits: exact in every number type, so that it is printed as it stands.
         stand_in = 9 * 10**14 + secrets.randbelow(10**14)
         self.numbers[str(stand_in)] = text
         return stand_in

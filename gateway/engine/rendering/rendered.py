@@ -14,7 +14,7 @@ from itertools import chain, takewhile
 from typing import Final, NamedTuple
 
 from gateway.engine.interface import shared_prefix
-from gateway.engine.rendering.foreign import PAD, QUOTE, Foreign
+from gateway.engine.rendering.foreign import PAD, QUOTE, STAND_IN, Foreign
 from leaf_sdk.vocab import TokenMap
 
 _LONG: Final = 1000
@@ -196,7 +196,8 @@ def restored(text: str, foreign: Foreign) -> str:
             text = re.sub(re.escape(json.dumps(sign)[1:-1]), sign, text, flags=re.IGNORECASE)
     if not foreign.numbers:
         return text
-    return re.sub("|".join(foreign.numbers), lambda match: foreign.numbers[match.group()], text)
+    # One look for each: an expression of all of them would be tried, one after the other, at each of them.
+    return STAND_IN.sub(lambda found: foreign.numbers.get(found.group(), found.group()), text)
 
 
 def _stripped(kept: str | None, kept_lines: str | None) -> str:

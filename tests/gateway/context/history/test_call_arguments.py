@@ -11,6 +11,7 @@ from gateway.context.history.client_messages import RETOLD, checked_messages
 from gateway.context.history.template_messages import with_readable_calls
 from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.rendering.foreign import Foreign, Signs
+from gateway.engine.rendering.rendered import restored
 
 USER = {"role": "user", "content": "hi"}
 UNREADABLE = [
@@ -115,3 +116,11 @@ def test_calls_that_the_gateway_ran_are_made_readable_too_and_counted_once() -> 
 
     assert all(arguments_of(each) == '{"input": "{"}' for each in (messages[1], *messages[1][RETOLD]))
     assert "1 call(s)" in told.message
+
+
+def test_any_number_of_numbers_comes_back_as_it_was_written() -> None:
+    arguments = json.dumps({"a": [n + 0.5 for n in range(300_000)]})
+    foreign = Foreign(Signs(MarkerGuard(["<|im_start|>"])))
+    shown = foreign.messages([{"role": "user", "content": "hi"}, called(arguments)], marked=True)
+
+    assert restored(arguments_of(shown[1]), foreign).replace(foreign.separator, "") == arguments
