@@ -244,8 +244,11 @@ def _coding(named: str) -> Coding:
 # A body in msgpack, decoded within bounds.
 #
 # Turns bytes into values. A list or map may take one byte in the body and sixty in memory, so their number is bounded
-# as in JSON: the bound of the body alone would let a request take sixty times as much. It knows no message.
+# as in JSON: the bound of the body alone would let a request take sixty times as much. So is that of the items, most of
+# which are ids of a prompt. It knows no message.
 
+ITEMS: Final = 2**20
+"""Most items of all lists in a body."""
 _unpack: Final = cast("Any", msgpack).unpackb
 
 
@@ -253,10 +256,10 @@ def unpack(body: bytes) -> object:
     """The value that a body holds.
 
     Raises:
-        ValueError, TypeError, RecursionError: it is not msgpack, or has too many lists, maps and members of maps.
-            Includes msgpack's own errors.
+        ValueError, TypeError, RecursionError: it is not msgpack, has too many lists, maps, members of maps or items, or
+            a value of an extension type. Includes msgpack's own errors.
     """
-    seen = 0
+    seen = items = 0
 
     def take(more: int) -> None:
         nonlocal seen
@@ -265,12 +268,17 @@ def unpack(body: bytes) -> object:
             raise ValueError(f"it holds more than {VALUES} lists, maps and members")
 
     def keep_list(found: list[object]) -> list[object]:
+        nonlocal items
         take(1)
+        items += len(found)
+        if items > ITEMS:
+            raise ValueError(f"it holds more than {ITEMS} items")
         return found
 
     def keep_map(found: dict[object, object]) -> dict[object, object]:
         take(1 + len(found))
         return found
 
-    # No map can have more members than that, so that one which does is not built first.
-    return cast("object", _unpack(body, list_hook=keep_list, object_hook=keep_map, max_map_len=VALUES))
+    # No map or list can have more than that, so that one which does is not built first. No field has an extension type.
+    most = {"max_map_len": VALUES, "max_array_len": ITEMS, "max_ext_len": 0}
+    return cast("object", _unpack(body, list_hook=keep_list, object_hook=keep_map, **most))

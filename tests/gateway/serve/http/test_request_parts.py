@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from gateway.errors import RequestInvalid
 from gateway.serve.http.request_parts import (
+    ITEMS,
     VALUES,
     BodyUnread,
     check_values,
@@ -126,3 +127,16 @@ def test_map_of_too_many_members_is_refused_before_it_is_built() -> None:
     # The head of a map of that many members, and none of them.
     with pytest.raises(ValueError, match="map"):
         unpack(b"\xdf" + (VALUES + 1).to_bytes(4, "big"))
+
+
+def test_msgpack_holds_so_many_items_in_all_lists_and_not_one_more() -> None:
+    assert unpack(packed([1] * ITEMS)) == [1] * ITEMS
+    half = [1] * (ITEMS // 2)
+    with pytest.raises(ValueError, match=f"more than {ITEMS} items"):
+        unpack(packed([half, half, [1]]))
+
+
+@pytest.mark.parametrize("body", [b"\xdd" + (ITEMS + 1).to_bytes(4, "big"), b"\xd6\xff\0\0\0\0", b"\xd4\x05\0"])
+def test_list_of_too_many_items_and_types_that_no_field_has_are_refused_before_they_are_built(body: bytes) -> None:
+    with pytest.raises(ValueError, match="exceeds max"):
+        unpack(body)
