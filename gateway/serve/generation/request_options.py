@@ -13,13 +13,15 @@ from gateway.agent import EVERY_TOOL, NO_TOOL, ToolChoice, ToolScope
 from gateway.errors import RequestInvalid
 from gateway.escape import cut_text, escape_text
 from gateway.toolcalls.formats.answer import AnswerForm
-from gateway.toolcalls.schema.keywords import is_larger
+from gateway.toolcalls.schema.keywords import MAX_CHARACTERS, is_larger
 from gateway.toolcalls.schema.spec import ToolSpec, flat_tool
 
 MOST_TOOLS: Final = 1024
 """Maximum number of tools of a request (OpenAI takes 128)."""
 _VALUES: Final = 50_000
 """Maximum number of values in the schemas of all tools of a request: each is written for the template by itself."""
+_SCHEMA_TEXT: Final = 4 * MAX_CHARACTERS
+"""Most characters of a schema's JSON text: nothing has counted the values in it before it is read."""
 _SHOWN: Final = 64
 _READ: Final = frozenset(("type", "name", "description", "parameters", "format", "cache_control", "defer_loading"))
 """Fields of definitions, as `flat_tool` returns them, that have an effect in one of the APIs."""
@@ -238,6 +240,8 @@ def read_only_form(fields: Mapping[str, object]) -> AnswerForm | None:
 def _of_schema(given: object, where: str) -> AnswerForm:
     """vLLM's clients write a schema as an object, or as its JSON text."""
     if isinstance(given, str):
+        if len(given) > _SCHEMA_TEXT:
+            raise RequestInvalid(f"{where}: the schema's JSON text has more than {_SCHEMA_TEXT} characters", param=where)
         try:
             given = json.loads(given)
         except (ValueError, RecursionError) as error:

@@ -25,7 +25,7 @@ from gateway.serve.auth.identity import principal_of
 from gateway.serve.codec.frames import FrameResponder
 from gateway.serve.generation.answers import Answering, ApiForm, Chunk, StreamedAnswer, WholeAnswer
 from gateway.serve.generation.fields import HINTS, OTHER_GRAMMARS, GenerationFields, Ids, invalid
-from gateway.serve.http.request_parts import BodyUnread, media_type, must_be_json, read_body, unpack
+from gateway.serve.http.request_parts import ITEMS, BodyUnread, media_type, must_be_json, read_body, unpack
 from gateway.serve.openai.chat_reply import OpenAiReply, event_bytes, openai_form, usage_of
 from gateway.toolcalls.stream.output_events import Content
 from leaf_sdk.vocab import TokenMap
@@ -133,6 +133,8 @@ def _read_protobuf(body: bytes) -> Mapping[str, Any]:
         message = WideRequest.FromString(body)
     except DecodeError as error:
         raise RequestInvalid(f"the body is not a valid CodecRequest message: {error}") from error
+    if len(message.prompt_ids) + len(message.stop) > ITEMS:
+        raise RequestInvalid(f"the body holds more than {ITEMS} items: send fewer")
     fields: dict[str, Any] = {"prompt_ids": list(message.prompt_ids), "stop": list(message.stop)}
     for name in ("max_tokens", "temperature", "stream_format"):
         if message.HasField(name):

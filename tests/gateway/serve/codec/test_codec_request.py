@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
-from gateway.serve.http.request_parts import VALUES, BodyUnread
+from gateway.serve.http.request_parts import ITEMS, VALUES, BodyUnread
 from gateway.serve.openai.completions import read_codec_request
 
 MSGPACK = "application/x-msgpack"
@@ -25,6 +25,12 @@ def test_body_of_very_many_lists_is_refused_before_each_is_looked_at():
     lists = VALUES + 1
     with pytest.raises(RequestInvalid, match=f"more than {VALUES} lists, maps and members"):
         read_codec_request(MSGPACK, b"\x81\xaaprompt_ids\xdd" + lists.to_bytes(4, "big") + b"\x90" * lists)
+
+
+@pytest.mark.parametrize("body", [b"\x0a\x81\x80\x40" + b"\1" * (ITEMS + 1), b"\x0a\1\1" + b"\x22\0" * ITEMS])
+def test_protobuf_of_very_many_items_is_refused_before_each_is_looked_at(body: bytes):
+    with pytest.raises(RequestInvalid, match=f"more than {ITEMS} items"):
+        read_codec_request(PROTOBUF, body)
 
 
 def test_both_encodings_of_the_published_request_say_the_same():

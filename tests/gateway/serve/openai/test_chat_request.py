@@ -52,6 +52,7 @@ def request_of(**fields: Any) -> ChatRequest:
         ({"guided_json": {"type": "array", "uniqueItems": True}}, "guided_json"),
         ({"guided_json": "{"}, "guided_json"),
         ({"guided_json": "[" * 100_000}, "guided_json"),
+        ({"guided_json": "{}" + " " * 2**20}, "guided_json"),
         ({"guided_choice": ["a", 1]}, "guided_choice"),
         ({"guided_choice": "a"}, "guided_choice"),
         ({"guided_regex": "(?=a)b"}, "guided_regex"),
