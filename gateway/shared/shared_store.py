@@ -70,7 +70,12 @@ class SharedStore:
         self, kind: StoreKind, owner: str, record: str, bounds: StoreBounds, *, depth: int = WHOLE
     ) -> list[StoreRecord]:
         """See `Shared.find`."""
-        return await self._found(kind, owner, self._seals[kind].names(owner, record), bounds, depth)
+        found = await self._found(kind, owner, self._seals[kind].names(owner, record), bounds, depth)
+        if found and found[-1].id != record:
+            # Somebody has made the record's key lead to another one.
+            self._metrics.asked(kind, "unreadable")
+            return []
+        return found
 
     async def find_alias(
         self, kind: StoreKind, owner: str, aliases: Sequence[str], bounds: StoreBounds, *, depth: int = WHOLE

@@ -72,10 +72,15 @@ class LeftEvents:
 
     async def after(self, owner: str, session_id: str, stream: int, number: int) -> list[tuple[int, bytes]]:
         """The events of a stream after the one of this number; [] if there are none, or not all are kept."""
-        newest = await self._shared.find_alias("event", owner, [stream_name(session_id, stream)], self._bounds, depth=1)
+        wanted = stream_name(session_id, stream)
+        newest = await self._shared.find_alias("event", owner, [wanted], self._bounds, depth=1)
         if not newest:
             return []
-        missing = int(newest[0].id.rpartition("-")[2]) - number
+        named, _, last = newest[0].id.rpartition("-")
+        if named != wanted:
+            # An alias is not sealed: whoever can write to the store has made it lead elsewhere.
+            return []
+        missing = int(last) - number
         if not 0 < missing <= _MOST_EVENTS:
             return []
         found = await self._shared.find("event", owner, newest[0].id, self._bounds, depth=missing)

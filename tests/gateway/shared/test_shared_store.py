@@ -182,6 +182,18 @@ async def test_value_that_no_replica_sealed_is_not_there_and_counted() -> None:
     assert (asked(metrics, "response", "unreadable"), asked(metrics, "response", "nothing")) == (1, 0)
 
 
+async def test_key_that_leads_to_another_record_leads_to_none_and_is_counted() -> None:
+    metrics, client = Metrics(), Direct(Memory())
+    async with shared_in_memory(client, metrics=metrics) as shared:
+        await shared.keep("response", "ann", FIRST, BOUNDS)
+        one, other = (StoreKeys([SECRET], "t:").names("response", "record", "ann", each)[0] for each in ("1", "other"))
+        await client.execute_command("SET", other, one)
+        found = await shared.find("response", "ann", "other", BOUNDS)
+
+    assert found == []
+    assert asked(metrics, "response", "unreadable") == 1
+
+
 async def test_sign_in_and_lease_are_kept_for_the_seconds_that_they_were_given() -> None:
     clock = Clock()
     memory = Memory(clock)

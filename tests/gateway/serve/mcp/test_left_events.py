@@ -140,6 +140,18 @@ async def test_events_with_a_gap_are_none(servers, site_of):
     assert found == {0: [], 1: [], 2: [], 3: [(4, b"4"), (5, b"5")], 4: [(5, b"5")], 5: []}
 
 
+async def test_events_of_another_stream_to_which_the_name_leads_are_none(servers, site_of):
+    async with two_stores() as (one, other, client):
+        for session_id in ("s", "t"):
+            for number in (1, 2):
+                await one.keep_last("event", "ann", event_record(session_id, 3, number, session_id.encode()), LARGE)
+        mine, theirs = (one._seals["event"].aliases("ann", stream_name(each, 3))[0] for each in "st")
+        await client.execute_command("SET", mine, await client.execute_command("GET", theirs))
+
+        assert await LeftEvents(other, 1.0, 60.0).after("ann", "s", 3, 1) == []
+        assert await LeftEvents(other, 1.0, 60.0).after("ann", "t", 3, 1) == [(2, b"t")]
+
+
 async def test_more_events_than_are_kept_of_a_stream_are_none(servers, site_of):
     async with two_stores() as (one, other, _):
         left = LeftEvents(other, 1.0, 60.0)
