@@ -241,7 +241,9 @@ def _of_schema(given: object, where: str) -> AnswerForm:
     """vLLM's clients write a schema as an object, or as its JSON text."""
     if isinstance(given, str):
         if len(given) > _SCHEMA_TEXT:
-            raise RequestInvalid(f"{where}: the schema's JSON text has more than {_SCHEMA_TEXT} characters", param=where)
+            raise RequestInvalid(
+                f"{where}: the schema's JSON text has more than {_SCHEMA_TEXT} characters", param=where
+            )
         try:
             given = json.loads(given)
         except (ValueError, RecursionError) as error:

@@ -135,7 +135,7 @@ def test_a_schema_that_doubles_its_work_at_each_level_ends() -> None:
 
 
 def test_items_that_other_schemas_evaluate_are_not_looked_for() -> None:
-    levels: dict[str, Any] = {f"d{n}": {key: f"#/$defs/d{n + 1}" for key in ("$ref", "$dynamicRef")} for n in range(40)}
+    levels: dict[str, Any] = {f"d{n}": dict.fromkeys(("$ref", "$dynamicRef"), f"#/$defs/d{n + 1}") for n in range(40)}
     doubled = {"unevaluatedItems": False, "$ref": "#/$defs/d0"}
     assert validate_call(tool({**objects(a=doubled), "$defs": {**levels, "d40": {}}}), {"a": [1]}) == []
     longer = objects(a={"contains": {}, "unevaluatedItems": False})
