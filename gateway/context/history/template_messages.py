@@ -30,6 +30,10 @@ STAND_IN: Final = "input"
 """The member of the object that holds the text."""
 _DEEPEST: Final = 200
 """Most levels of nesting, about as many as a JSON body itself may have: later code is recursive."""
+ARGUMENT_MARKS: Final = 300_000
+"""Most `[`, `{`, `:` and `,` outside of texts in the arguments of all calls: a body's own values are counted before it
+is read, but arguments are a text in it, and each value takes half a microsecond of the event loop."""
+_TEXT: Final = re.compile('"[^"]*"?')
 _NAMED: Final = 3
 _SHOWN: Final = 64
 _CHARACTERS_PER_ID: Final = 40
@@ -43,8 +47,9 @@ def with_readable_calls(messages: Sequence[Message]) -> tuple[Sequence[Message],
     """The messages with readable arguments, and a diagnostic where some were not; the same messages where all were.
 
     Arguments that are JSON but no object stay as they are, for the memory to recognise: `engine/rendering/foreign.py`
-    wraps them.
+    wraps them. Raises `RequestInvalid` where the arguments hold too many values to be read.
     """
+    _check_marks(messages)
     named: list[str] = []
     changed = [_message(message, named) for message in messages]
     if not named:
@@ -56,6 +61,27 @@ def with_readable_calls(messages: Sequence[Message]) -> tuple[Sequence[Message],
         f'the model reads them as {{"{STAND_IN}": "<their text>"}}'
     )
     return changed, (Diagnostic("history", words),)
+
+
+def _check_marks(messages: Sequence[Message]) -> None:
+    calls = (call for message in messages for call in message.get("tool_calls") or ())
+    texts = [str(call["function"].get("arguments") or "") for call in calls]
+    # Texts are cut out only where there are many marks, so that most arguments are not searched.
+    if sum(map(_marks, texts)) > ARGUMENT_MARKS and sum(map(_marks, map(_bare, texts))) > ARGUMENT_MARKS:
+        raise RequestInvalid(
+            f"messages: the arguments of all calls hold more than {ARGUMENT_MARKS} lists, objects, members and items: "
+            "send fewer",
+            param="messages",
+        )
+
+
+def _marks(arguments: str) -> int:
+    return sum(map(arguments.count, "[{:,"))
+
+
+def _bare(arguments: str) -> str:
+    """The arguments without their texts."""
+    return _TEXT.sub(" ", arguments.replace("\\\\", "").replace('\\"', ""))
 
 
 def _message(message: Message, named: list[str]) -> Message:

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.context.history.client_messages import RETOLD, checked_messages
-from gateway.context.history.template_messages import with_readable_calls
+from gateway.context.history.template_messages import ARGUMENT_MARKS, with_readable_calls
 from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.rendering.foreign import Foreign, Signs
 from gateway.engine.rendering.rendered import restored
+from gateway.errors import RequestInvalid
 
 USER = {"role": "user", "content": "hi"}
 UNREADABLE = [
@@ -124,3 +125,16 @@ def test_any_number_of_numbers_comes_back_as_it_was_written() -> None:
     shown = foreign.messages([{"role": "user", "content": "hi"}, called(arguments)], marked=True)
 
     assert restored(arguments_of(shown[1]), foreign).replace(foreign.separator, "") == arguments
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_arguments_of_too_many_values_are_refused_before_they_are_read(calls: int) -> None:
+    some = called('{"a": [' + "[]," * (ARGUMENT_MARKS // calls) + "1]}")
+    with pytest.raises(RequestInvalid, match="the arguments of all calls"):
+        with_readable_calls(checked_messages([USER, *[some] * calls, USER]))
+
+
+def test_marks_in_the_texts_of_arguments_are_not_counted() -> None:
+    some = called(json.dumps({"a": '{[,:"\\' * (ARGUMENT_MARKS // 8)}))
+    messages = checked_messages([USER, *[some] * 3, USER])
+    assert with_readable_calls(messages) == (messages, ())
