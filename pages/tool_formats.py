@@ -129,8 +129,8 @@ engine runs, calls of the tool are then held only to the tool's name and any JSO
 answers reports it (`loose`), and `codec_refused_grammars_total` counts it.
 
 Not held: {", ".join(NOT_HELD)}. What a grammar does not hold, the gateway checks
-before it calls one of its own tools, but for `unevaluatedItems` and as far as that needs no regular expression; the server checks the
-rest.
+before it calls one of its own tools, but for `unevaluatedItems` and as far as that needs no regular expression; the
+server checks the rest.
 
 """
 
