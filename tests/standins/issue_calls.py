@@ -22,7 +22,7 @@ from leaf_sdk.vocab import TokenMap
 CLOCK = ToolSpec(
     "get_time", "", {"type": "object", "properties": {"tz": {"type": "string", "maxLength": 8}}, "required": ["tz"]}
 )
-_CALL = CallNode(RecordNode((Field(("name",), QuotedName()), Field(("arguments",), Json(), required=False))))
+_CALL = CallNode(RecordNode((Field(("name",), QuotedName()), Field(("arguments",), Json()))))
 _REGION = MarkedRegion("<issue_start>", Space("\n"), _CALL, Space("\n"), Marker("<issue_closed>"))
 ISSUES = Format("issues", Seq(Prose(_REGION)), Calls(_REGION, Space("\n")), "")
 END = 2
