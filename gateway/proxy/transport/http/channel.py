@@ -76,6 +76,8 @@ _LAST_WORDS: Final = 2.0
 """Seconds to wait for the head of an answer to a request in a session that the server has forgotten."""
 _NEW_NAME: Final = 15.0
 """Seconds to wait for the head of an answer that may give the session the name under which the server knows it now."""
+_OVERTAKEN: Final = 3
+"""Times that a request is sent again whose session got another name from the answers to others."""
 _REDIRECTS: Final = 3
 _REPEATED: Final = frozenset({301, 302, 307, 308})
 """Redirects after which the same message is sent to the new address. The first two often come from a server that wants
@@ -157,11 +159,14 @@ class Channel:
         # Judged now and not when the answer comes: a request sent before a session began says nothing about it.
         in_session, named = self.in_session and not opening, self.session
         connection = await self._post(body, lines, opening=opening)
-        # One that names the session anew has answered in it.
-        refused = connection.status == 400 and connection.header(SESSION_HEADER) in ("", named)
-        if refused and in_session and await self._has_renamed(named):
+        for _ in range(_OVERTAKEN):
+            # One that names the session anew has answered in it.
+            refused = connection.status == 400 and connection.header(SESSION_HEADER) in ("", named)
+            if not (refused and in_session and await self._has_renamed(named)):
+                break
             # Under the old name nothing was begun.
             self.release(connection, drain=True)
+            named = self.session
             connection = await self._post(body, lines)
         if connection.status == 404 and in_session:
             self.release(connection)

@@ -100,6 +100,32 @@ async def test_request_under_a_name_that_the_session_had_before_is_sent_again(op
         assert (await waiting)["content"] == []
 
 
+async def test_request_that_is_overtaken_by_new_names_twice_is_sent_twice_more(opened):
+    held = {"one": anyio.Event(), "two": anyio.Event()}
+    names = iter(held)
+
+    async def answer(asked: Asked, reply: Reply) -> None:
+        if asked.method != "POST" or asked.message["method"] != "tools/call":
+            await friendly(asked, reply)
+        elif not asked.message["params"]["arguments"].get("hang"):
+            await reply.result(asked, {"content": []}, mcp_session_id=next(names))
+        elif (name := asked.headers["mcp-session-id"]) == "two":
+            await reply.result(asked, {"content": []}, mcp_session_id=name)
+        else:
+            await held["two" if name == "one" else "one"].wait()
+            await reply.message({"error": "a header is missing"}, status=400)
+
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        await shake(transport)
+        waiting = asyncio.ensure_future(call(transport, hang=True))
+        for sent, overtaken in ((1, held["one"]), (3, held["two"])):
+            await server.until(lambda sent=sent: server.methods.count("tools/call") == sent)
+            await call(transport)
+            overtaken.set()
+
+        assert (await waiting)["content"] == []
+
+
 async def test_request_that_was_answered_with_an_error_in_the_session_is_not_sent_again(opened):
     renamed, paid = anyio.Event(), 0
 
