@@ -19,6 +19,7 @@ from gateway.engine.interface import Message
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.errors import ContextExceeded, RequestInvalid
 from gateway.escape import cut_text
+from gateway.protocol.json_text import without_escapes, without_strings
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import call_text, system_preamble
 from gateway.toolcalls.parser import parser_for
@@ -33,7 +34,6 @@ _DEEPEST: Final = 200
 ARGUMENT_MARKS: Final = 300_000
 """Most `[`, `{`, `:` and `,` outside of texts in the arguments of all calls: a body's own values are counted before it
 is read, but arguments are a text in it, and each value takes half a microsecond of the event loop."""
-_TEXT: Final = re.compile('"[^"]*"?')
 _NAMED: Final = 3
 _SHOWN: Final = 64
 _CHARACTERS_PER_ID: Final = 40
@@ -66,8 +66,13 @@ def with_readable_calls(messages: Sequence[Message]) -> tuple[Sequence[Message],
 def _check_marks(messages: Sequence[Message]) -> None:
     calls = (call for message in messages for call in message.get("tool_calls") or ())
     texts = [str(call["function"].get("arguments") or "") for call in calls]
-    # Texts are cut out only where there are many marks, so that most arguments are not searched.
-    if sum(map(_marks, texts)) > ARGUMENT_MARKS and sum(map(_marks, map(_bare, texts))) > ARGUMENT_MARKS:
+    # Each takes a character at least, so that most arguments need not be searched.
+    if sum(map(len, texts)) <= ARGUMENT_MARKS or sum(map(_marks, texts)) <= ARGUMENT_MARKS:
+        return
+    bare = [without_escapes(text.encode(errors="replace")) for text in texts]
+    # Behind a mark there is one text at most, and one without any in each call.
+    quotes = sum(each.count(b'"') for each in bare)
+    if quotes > 2 * (ARGUMENT_MARKS + len(bare)) or sum(map(_marks_of, map(without_strings, bare))) > ARGUMENT_MARKS:
         raise RequestInvalid(
             f"messages: the arguments of all calls hold more than {ARGUMENT_MARKS} lists, objects, members and items: "
             "send fewer",
@@ -75,13 +80,12 @@ def _check_marks(messages: Sequence[Message]) -> None:
         )
 
 
-def _marks(arguments: str) -> int:
-    return sum(map(arguments.count, "[{:,"))
+def _marks(text: str) -> int:
+    return sum(map(text.count, "[{:,"))
 
 
-def _bare(arguments: str) -> str:
-    """The arguments without their texts."""
-    return _TEXT.sub(" ", arguments.replace("\\\\", "").replace('\\"', ""))
+def _marks_of(bare: bytes) -> int:
+    return sum(map(bare.count, (b"[", b"{", b":", b",")))
 
 
 def _message(message: Message, named: list[str]) -> Message:

@@ -19,8 +19,9 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, from_json
 from gateway.engine.interface import Sampling
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
+from gateway.protocol.json_text import without_escapes, without_strings
 from gateway.serve.generation.request_options import FORM_FIELDS, read_only_form
-from gateway.serve.http.request_parts import MOST_VALUES, without_texts
+from gateway.serve.http.request_parts import MOST_VALUES
 from gateway.toolcalls.formats.answer import AnswerForm
 from leaf_sdk.vocab import TokenMap
 
@@ -56,7 +57,7 @@ def must_be_finite(body: bytes) -> None:
     Raises:
         RequestInvalid: names the place of the number, unless it is far behind.
     """
-    if not _may_hold_others(body) or not _holds_others(without_texts(body)):
+    if not _may_hold_others(body) or not _holds_others(without_strings(without_escapes(body))):
         return
     try:
         value: object = from_json(body)

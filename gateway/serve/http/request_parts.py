@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import RequestInvalid
+from gateway.protocol.json_text import without_escapes, without_strings
 from leaf_sdk.errors import BodyInvalid, BodyTooLarge
 from leaf_sdk.wire import Coding, Decoder, available_codings
 
@@ -150,7 +151,6 @@ _ITEMS: Final = 500_000
 MOST_VALUES: Final = VALUES + _ITEMS + 1
 """All values of a JSON text that passes `check_values`, whatever they are."""
 _AVAILABLE: Final = available_codings()
-_TEXT: Final = re.compile(rb'"[^"]*+"?')
 
 
 class BodyOverLimit(RequestInvalid):
@@ -211,9 +211,9 @@ def check_values(body: bytes | bytearray) -> None:
     # Each takes a byte at least, so that most bodies need not be searched.
     if len(body) <= VALUES or not _seems_too_much(body):
         return
-    bare = _without_escapes(body)
+    bare = without_escapes(body)
     # Strings are counted first: to cut millions of them out would take as long as to read them.
-    if bare.count(b'"') > 2 * _ITEMS or _seems_too_much(_TEXT.sub(b" ", bare)):
+    if bare.count(b'"') > 2 * _ITEMS or _seems_too_much(without_strings(bare)):
         raise RequestInvalid(
             f"the body holds more than {VALUES} lists, objects and members, or {_ITEMS} items: send fewer"
         )
@@ -222,15 +222,6 @@ def check_values(body: bytes | bytearray) -> None:
 def _seems_too_much(body: bytes | bytearray) -> bool:
     """Whether a JSON text has too many marks of values; those in its strings count too."""
     return sum(map(body.count, (b"[", b"{", b":"))) > VALUES or body.count(b",") > _ITEMS
-
-
-def without_texts(body: bytes | bytearray) -> bytes:
-    """Return a JSON text without its strings, each of which leaves a space."""
-    return _TEXT.sub(b" ", _without_escapes(body))
-
-
-def _without_escapes(body: bytes | bytearray) -> bytes:
-    return bytes(body.replace(b"\\\\", b"").replace(b'\\"', b""))
 
 
 def _coding(named: str) -> Coding:

@@ -134,6 +134,16 @@ def test_arguments_of_too_many_values_are_refused_before_they_are_read(calls: in
         with_readable_calls(checked_messages([USER, *[some] * calls, USER]))
 
 
+def test_texts_of_arguments_are_counted_before_they_are_cut_out() -> None:
+    some = called('{"a": "' + '","' * 2 * ARGUMENT_MARKS + '"}')
+    with pytest.raises(RequestInvalid, match="the arguments of all calls"):
+        with_readable_calls(checked_messages([USER, some, USER]))
+    # No JSON, since a comma would be between them; their number alone says that it is too much.
+    some = called('{"a": ' + '","""' * (ARGUMENT_MARKS + 2) + "}")
+    with pytest.raises(RequestInvalid, match="the arguments of all calls"):
+        with_readable_calls(checked_messages([USER, some, USER]))
+
+
 def test_marks_in_the_texts_of_arguments_are_not_counted() -> None:
     some = called(json.dumps({"a": '{[,:"\\' * (ARGUMENT_MARKS // 8)}))
     messages = checked_messages([USER, *[some] * 3, USER])
