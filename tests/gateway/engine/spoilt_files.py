@@ -43,3 +43,15 @@ SPOILT: Mapping[str, tuple[Callable[[Path], None], str]] = {
     "gone": (Path.unlink, "gone"),
     "directory gone": (lambda path: shutil.rmtree(path.parent), "gone"),
 }
+
+
+def spoil_folder(path: Path, fault: str) -> None:
+    """Put what is not ours alone where slot files are to lie: a file, a link to a folder, or a folder of some mode."""
+    if fault == "file":
+        path.write_text("")
+    elif fault == "link":
+        (path.parent / "elsewhere").mkdir(mode=0o700)
+        path.symlink_to(path.parent / "elsewhere")
+    else:
+        path.mkdir(mode=0o700)
+        path.chmod({"mode": 0o755, "entry": 0o701, "group": 0o710}.get(fault, 0o700))

@@ -586,13 +586,6 @@ def made(config: GatewayConfig, changes: list[tuple[str, bool]]) -> Engines:
     )
 
 
-@pytest.fixture
-def map_file(tmp_path: Path) -> Path:
-    path = tmp_path / "map.json"
-    path.write_bytes(tiny_map_bytes())
-    return path
-
-
 async def test_engine_whose_settings_are_wrong_does_not_keep_the_others_from_working(map_file: Path, caplog) -> None:
     changes: list[tuple[str, bool]] = []
     async with address_of(FakeEngine(TINY)) as address:

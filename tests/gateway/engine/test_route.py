@@ -42,13 +42,6 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.engine.embedded.model_file._POLL", 0.01)
 
 
-@pytest.fixture
-def map_file(tmp_path: Path) -> Path:
-    path = tmp_path / "map.json"
-    path.write_bytes(tiny_map_bytes())
-    return path
-
-
 @dataclass
 class Child:
     """The program that runs in place of the embedded engine, and the settings of that engine."""

@@ -14,7 +14,7 @@ import pytest
 from gateway.engine.slots import slot_directory as slots
 from gateway.engine.slots.slot_directory import FileUnfit, SlotDirectory, SlotFile, slot_directory
 from gateway.errors import ConfigError
-from tests.gateway.engine.spoilt_files import SPOILT
+from tests.gateway.engine.spoilt_files import SPOILT, spoil_folder
 
 ENGINE = "engine"
 IDS = [1, 70_000, 3]
@@ -254,17 +254,10 @@ def test_kept_directory_takes_three_quarters_of_what_is_free_and_what_it_has(tmp
     assert limits == [3000, 3500, 3500, 3500]
 
 
-@pytest.mark.parametrize("fault", ["link", "mode", "group", "file", "user"])
+@pytest.mark.parametrize("fault", ["link", "entry", "group", "file", "user"])
 def test_directory_that_can_not_be_ours_alone_is_refused(tmp_path: Path, monkeypatch, fault: str) -> None:
     path = tmp_path / "kept"
-    if fault == "file":
-        path.write_text("")
-    elif fault == "link":
-        (tmp_path / "elsewhere").mkdir(mode=0o700)
-        path.symlink_to(tmp_path / "elsewhere")
-    else:
-        path.mkdir(mode=0o700)
-        path.chmod({"mode": 0o701, "group": 0o710}.get(fault, 0o700))
+    spoil_folder(path, fault)
     if fault == "user":
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
 

@@ -19,7 +19,7 @@ from gateway.errors import ConfigError, EngineUnavailable
 from gateway.observe.metrics import Metrics
 from leaf_sdk.vocab import TokenMap
 from tests.gateway.engine.running_engine import Running, adopted, ignore, running
-from tests.gateway.engine.spoilt_files import SPOILT
+from tests.gateway.engine.spoilt_files import SPOILT, spoil_folder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
@@ -240,13 +240,7 @@ async def test_isolated_principals_have_files_of_their_own(talks: list[list[int]
 @pytest.mark.parametrize("fault", ["link", "mode", "file", "taken"])
 async def test_directory_that_can_not_be_ours_alone_is_refused_at_the_start(tmp_path: Path, fault: str) -> None:
     path = tmp_path / "kept"
-    if fault == "file":
-        path.write_text("")
-    elif fault == "link":
-        (tmp_path / "elsewhere").mkdir(mode=0o700)
-        path.symlink_to(tmp_path / "elsewhere")
-    else:
-        path.mkdir(mode=0o755 if fault == "mode" else 0o700)
+    spoil_folder(path, fault)
     if fault == "taken":
         async with running(path):
             with pytest.raises(ConfigError, match="another gateway"):

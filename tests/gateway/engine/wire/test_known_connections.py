@@ -26,13 +26,6 @@ IDENTITY = ["/props", "/v1/models", "/tokenize"]
 
 
 @pytest.fixture
-def map_file(tmp_path: Path) -> Path:
-    path = tmp_path / "map.json"
-    path.write_bytes(tiny_map_bytes())
-    return path
-
-
-@pytest.fixture
 def other_map() -> TokenMap:
     """As large as the first and with the same markers, but two words have changed places."""
     fields = json.loads(tiny_map_bytes())

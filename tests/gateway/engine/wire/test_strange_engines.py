@@ -16,20 +16,13 @@ from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd
 from gateway.engine.start.readiness import EngineRoute
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineError, EngineRefused, EngineUnavailable
-from leaf_sdk.testing import tiny_map, tiny_map_bytes
+from leaf_sdk.testing import tiny_map
 from tests.gateway.engine.engines import HEAD, FakeEngine, Watch, address_of
 
 pytestmark = pytest.mark.anyio
 
 TINY = tiny_map()
 E = TypeVar("E", bound=FakeEngine)
-
-
-@pytest.fixture
-def map_file(tmp_path: Path) -> Path:
-    path = tmp_path / "map.json"
-    path.write_bytes(tiny_map_bytes())
-    return path
 
 
 @dataclass
