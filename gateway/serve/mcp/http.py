@@ -304,9 +304,7 @@ class HttpReply(ClientWatch):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         """Stop the watch and the writer. Withdraws our own cancellation of a request whose client left."""
-        if not self._over or self._pushes is not None:
-            # Else `finish` has stopped it.
-            self.stop()
+        self.stop()
         if self._pushes is not None and self._writer is not None:
             if not self._over:
                 self._pushes.finish(None)
