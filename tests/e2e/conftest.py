@@ -3,14 +3,13 @@
 import json
 import os
 import select
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import httpx2
 import openai
@@ -19,6 +18,7 @@ import pytest
 from bench.cache.tiny import tiny_model
 from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.vocab import TokenMap, map_digest
+from tests.e2e.forked import ForkedGateway, run_forked
 
 SERVERS = Path(__file__).parent / "servers"
 ENGINE = os.environ.get("ENGINE", "embedded")
@@ -30,9 +30,8 @@ class Log:
     Whoever looks sees all that was written by then: the thread only keeps the pipe from being full.
     """
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stderr is not None
-        self._pipe = os.dup(process.stderr.fileno())
+    def __init__(self, stderr: IO[Any]) -> None:
+        self._pipe = os.dup(stderr.fileno())
         os.set_blocking(self._pipe, False)
         self._lines: list[str] = []
         self._rest = b""
@@ -108,7 +107,7 @@ _START_TIME: Final = 240.0
 class RunningGateway:
     """One `codec-gateway serve`, and what a client needs to reach it."""
 
-    def __init__(self, process: subprocess.Popen[str], log: Log) -> None:
+    def __init__(self, process: ForkedGateway, log: Log) -> None:
         self.process = process
         self.log = log
         ready = log.wait_for("gateway ready", seconds=_START_TIME)
@@ -144,19 +143,33 @@ def clean_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")} | dict(more or {})
 
 
+def ran(*words: str, folder: Path | None = None, env: Mapping[str, str] | None = None) -> str:
+    """What a command printed. Raises `subprocess.CalledProcessError` if it failed."""
+    done = run_forked(words, folder or Path.cwd(), os.environ if env is None else env)
+    done.check_returncode()
+    return done.stdout
+
+
+def keys(folder: Path, *arguments: str) -> str:
+    """What `codec-gateway keys` prints about the keys of the gateway in this folder."""
+    return ran("keys", *arguments, "--keys", str(folder / "keys.toml"), folder=folder)
+
+
+def key_for(folder: Path, name: str, *arguments: str) -> str:
+    """A new key of the gateway in this folder."""
+    return keys(folder, "add", name, *arguments).strip()
+
+
 @contextmanager
 def launched(
     folder: Path, servers: Mapping[str, Any], *flags: str, env: Mapping[str, str] | None = None
-) -> Iterator[tuple[subprocess.Popen[str], Log]]:
+) -> Iterator[tuple[ForkedGateway, Log]]:
     """`codec-gateway serve` over an mcpServers file, on free ports, as a process that has just begun."""
     config = folder / "mcp.json"
     config.write_text(json.dumps({"mcpServers": servers}))
     arguments = ["serve", "--config", str(config), "--port", "0", "--admin-port", "0", *flags]
-    command = [sys.executable, "-m", "gateway", *arguments]
-    with subprocess.Popen(
-        command, cwd=folder, env=clean_environment(env), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
-        log = Log(process)
+    with ForkedGateway(arguments, folder, clean_environment(env)) as process:
+        log = Log(process.stderr)
         try:
             yield process, log
         finally:
@@ -240,7 +253,7 @@ def start_gateway(tmp_path: Path) -> Iterator[Callable[..., RunningGateway]]:
 
 
 @pytest.fixture
-def launch(tmp_path: Path) -> Callable[..., AbstractContextManager[tuple[subprocess.Popen[str], Log]]]:
+def launch(tmp_path: Path) -> Callable[..., AbstractContextManager[tuple[ForkedGateway, Log]]]:
     """Starts a gateway without waiting until it is ready."""
     return partial(launched, tmp_path)
 

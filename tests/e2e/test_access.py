@@ -1,8 +1,6 @@
 """Who may call, as an operator and a client see it: real keys, a real gateway, mcp's own client."""
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
@@ -18,7 +16,7 @@ from mcp import Client, ClientSession, MCPError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.e2e.conftest import RunningGateway
+from tests.e2e.conftest import RunningGateway, key_for, keys
 
 pytestmark = pytest.mark.anyio
 
@@ -34,15 +32,6 @@ async def client_of(url: str, key: str, mode: str = "auto") -> AsyncGenerator[Cl
             Client(streamable_http_client(f"{url}/mcp", http_client=http), mode=mode) as client,
         ):
             yield client
-
-
-def keys(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway", "keys", *arguments, "--keys", str(folder / "keys.toml")]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
-
-
-def key_for(folder: Path, name: str, *arguments: str) -> str:
-    return keys(folder, "add", name, *arguments).stdout.strip()
 
 
 def post(url: str, key: str, path: str = "/mcp") -> httpx2.Response:
@@ -171,13 +160,13 @@ def test_key_file_that_others_can_read_ends_the_start(tmp_path, launch, says):
 def test_key_is_shown_once_and_listed_without_it(tmp_path):
     key = key_for(tmp_path, "laptop", "--server", "near", "--rate", "60", "--expires", "30d")
 
-    listed = keys(tmp_path, "list", "--json").stdout
+    listed = keys(tmp_path, "list", "--json")
 
     assert key.startswith("codec_")
     assert key not in listed
     assert key not in (tmp_path / "keys.toml").read_text()
     assert json.loads(listed)["laptop"]["servers"] == ["near"]
-    assert "laptop" in keys(tmp_path, "list").stdout
+    assert "laptop" in keys(tmp_path, "list")
 
 
 def test_rate_of_a_key_is_held_over_real_http(place):

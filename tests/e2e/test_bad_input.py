@@ -1,9 +1,9 @@
 """What a tool, a map, a configuration or an address may do wrong, and what the gateway makes of it."""
 
 import json
+import os
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +23,7 @@ from gateway.engine.interface import Sampling
 from gateway.engine.rendering.scaffold import TurnEnd, TurnShape
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap, load_map
+from tests.e2e.forked import run_forked
 
 QUESTION = [{"role": "user", "content": "What is it?"}]
 TOOL = ToolChoice.named("say")
@@ -245,8 +246,7 @@ def test_server_that_hangs_gives_the_model_an_error_and_the_request_ends(start_g
 
 
 def run_to_the_end(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    return run_forked(arguments, folder, os.environ)
 
 
 def test_misspelt_setting_ends_with_three_and_the_nearest_key(tmp_path):

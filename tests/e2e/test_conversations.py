@@ -4,13 +4,13 @@ Each request after the first finds all that the engine holds, however the client
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import openai
 import pytest
+
+from tests.e2e.conftest import ran
 
 pytestmark = pytest.mark.engine
 
@@ -104,8 +104,7 @@ def test_what_a_client_changes_is_named_by_the_answer_and_by_the_command(site: A
 
     answer = asked("Monday").choices[0].message.model_dump(exclude_none=True)
     told = asked("Friday", answer, {"role": "user", "content": "And now?"}).codec["prompt"]
-    command = [sys.executable, "-m", "gateway", "why", "--admin", site.admin]
-    page = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    page = ran("why", "--admin", site.admin)
 
     assert (told["reason"], told["message"], told["at"]) == ("client_changed", 0, len("Today is "))
     assert told["lost"] == told["held"] - told["reused"] > 0

@@ -2,8 +2,6 @@
 
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,16 +13,12 @@ import msgpack
 import pytest
 
 from leaf_sdk.wire import CODINGS, Decoder, Dictionary, Frame, FrameReader, open_encoder
+from tests.e2e.conftest import key_for
 
 DICTIONARY = b"a dictionary of some bytes, which need no format"
 FORMS = ["msgpack", "protobuf"]
 LENGTH = 20
 REQUESTS = 40
-
-
-def key_for(folder: Path, name: str) -> str:
-    command = [sys.executable, "-m", "gateway", "keys", "add", name, "--keys", str(folder / "keys.toml")]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout.strip()
 
 
 def packed(coding: Any, data: bytes) -> bytes:

@@ -1,13 +1,12 @@
 """More tools than the model's context could hold, on a real engine: a greeting is answered, and it is said why."""
 
 import re
-import subprocess
-import sys
 
 import httpx2
 import pytest
 
 from .conftest import clean_environment
+from .forked import run_forked
 
 TAKEN = re.compile(r"the definitions of all tools take about (\d+) tokens of a context of (\d+)")
 GREEDY = {"model": "any", "temperature": 0, "seed": 1}
@@ -22,9 +21,7 @@ def gateway(run_gateway, tmp_path_factory, server):
 
 def said_by(folder, *words: str) -> str:
     """What a command prints beside the gateway, with the same configuration."""
-    command = [sys.executable, "-m", "gateway", *words]
-    env = clean_environment({"CODEC_GATEWAY_ENGINE__KIND": "embedded"})
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=env).stdout
+    return run_forked(words, folder, clean_environment({"CODEC_GATEWAY_ENGINE__KIND": "embedded"})).stdout
 
 
 def test_greeting_is_answered_beside_183_tools(gateway):

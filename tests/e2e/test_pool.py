@@ -2,14 +2,14 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
 import openai
 import pytest
+
+from tests.e2e.conftest import ran
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 
@@ -103,12 +103,7 @@ def test_status_shows_each_engine(gateway: Any) -> None:
         ("attic", True, "closed"),
     ]
     assert len({each["model"] for each in report["engines"]}) == 1
-    page = subprocess.run(
-        [sys.executable, "-m", "gateway", "status", "--admin", gateway.admin],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    page = ran("status", "--admin", gateway.admin)
     assert "desk: " in page
     assert "attic: " in page
 

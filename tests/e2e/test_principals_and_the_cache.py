@@ -1,20 +1,14 @@
 """What a key learns of another's prompts from the figures of the cache: nothing. Operators see the true ones."""
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from tests.e2e.conftest import key_for
+
 SECRET = "The password of the vault behind the blue door is nineteen owls and a lighthouse."
 GREEDY = {"model": "any", "temperature": 0, "seed": 1, "max_tokens": 2}
-
-
-def key_for(folder: Path, name: str) -> str:
-    command = [sys.executable, "-m", "gateway", "keys", "add", name, "--keys", str(folder / "keys.toml")]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout.strip()
 
 
 class Asker:

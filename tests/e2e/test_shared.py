@@ -13,8 +13,7 @@ import httpx2
 import openai
 import pytest
 
-from tests.e2e.conftest import RunningGateway
-from tests.e2e.test_access import key_for
+from tests.e2e.conftest import RunningGateway, key_for
 from tests.e2e.test_replicas import initialized, post, started
 from tests.standins.stores import Store, running_store
 

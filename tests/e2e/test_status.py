@@ -3,7 +3,6 @@
 import json
 import os
 import socket
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from gateway.cli import exit_codes
 from gateway.cli.app import run
+from tests.e2e.conftest import ran
 
 
 @pytest.fixture
@@ -119,9 +119,8 @@ def test_changed_tool_is_blocked_until_it_is_accepted_while_the_gateway_runs(sta
         look = {"name": "look", "description": words, "inputSchema": {"type": "object"}}
         offer.write_text(json.dumps({"tools": [look], "result": {"content": []}}))
 
-    def pins(*words: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-m", "gateway", "pins", *words]
-        return subprocess.run(line, capture_output=True, text=True, check=True, env={**os.environ, **state})
+    def pins(*words: str) -> str:
+        return ran("pins", *words, folder=tmp_path, env={**os.environ, **state})
 
     offer_tool("looks at it")
     first = start_gateway({}, env=state)
