@@ -49,8 +49,8 @@ check: $(READY) ## style, types and import floors
 	@echo "== ruff";         $(BIN)/ruff check --quiet .; $(BIN)/ruff format --check --quiet .
 	@echo "== import floors"; $(BIN)/lint-imports --no-cache | tail -n 4
 	@echo "== types";        $(BIN)/basedpyright --level error
-unit: $(READY) ## the test suite, with two processes for each core; files stay whole
-	@echo "== tests";        $(BIN)/pytest --quiet --numprocesses auto --dist loadfile
+unit: $(READY) ## the test suite, with two processes for each core; files stay whole, and in order: those of e2e are long
+	@echo "== tests";        $(BIN)/pytest --quiet --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 coverage: $(READY) ## run the tests of the tool-call parsers, and fail where a branch of theirs is not covered
 	@$(BIN)/coverage run --branch --source=gateway/toolcalls -m pytest -q -m "not engine" tests/gateway/toolcalls tests/gateway/cli
