@@ -46,7 +46,7 @@ from gateway.context.memory.defined_tools import ToolDigests
 from gateway.engine.interface import Message
 from gateway.engine.pool.members import home_key
 from gateway.engine.pool.pool import EnginePool
-from gateway.engine.rendering.foreign import NO_OPTIONS, checked_options
+from gateway.engine.rendering.foreign_text import NO_OPTIONS, checked_options
 from gateway.engine.start.ready_engine import ReadyEngine, larger_context
 from gateway.errors import ContextExceeded, TemplateRefused
 from gateway.observe.metrics import Metrics

@@ -24,10 +24,9 @@ from gateway.context.history.template_messages import tool_definitions, with_mod
 from gateway.context.memory import NO_TOOLS, DefinedTools, History, Lived, LivedTurn, Recalled, Turn, retold
 from gateway.engine.control_tokens import hidden_ids
 from gateway.engine.interface import Message
-from gateway.engine.rendering.foreign import is_json_result
-from gateway.engine.rendering.placed import Known
-from gateway.engine.rendering.rendered import joined
-from gateway.engine.rendering.scaffold import Scaffold, Shape, TurnEnd, TurnShape, shape_of
+from gateway.engine.rendering.prompt_ids import Known
+from gateway.engine.rendering.scaffold import Scaffold, Shape, TurnEnd, TurnShape, joined, shape_of
+from gateway.engine.rendering.template import is_json_result
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import TemplateRefused
 from gateway.observe.logs import get_logger

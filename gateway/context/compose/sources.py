@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from gateway.context.history.template_messages import tool_definitions
 from gateway.context.memory import Recalled, Turn
 from gateway.engine.interface import Message
-from gateway.engine.rendering.rendered import Part
+from gateway.engine.rendering.prompt_ids import Part
 from gateway.engine.rendering.template import Rendering
 from gateway.observe.trajectories import Source, Span
 from gateway.toolcalls.formats.registry import describe_tool

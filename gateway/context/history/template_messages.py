@@ -46,8 +46,8 @@ _NEXT: Final = "."
 def with_readable_calls(messages: Sequence[Message]) -> tuple[Sequence[Message], tuple[Diagnostic, ...]]:
     """The messages with readable arguments, and a diagnostic where some were not; the same messages where all were.
 
-    Arguments that are JSON but no object stay as they are, for the memory to recognise: `engine/rendering/foreign.py`
-    wraps them. Raises `RequestInvalid` where the arguments hold too many values to be read.
+    Arguments that are JSON but no object stay as they are, for the memory to recognise: the rendering wraps them
+    (`engine/rendering/foreign_text.py`). Raises `RequestInvalid` where the arguments hold too many values to be read.
     """
     _check_marks(messages)
     named: list[str] = []

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.engine.interface import EngineFacts
-from gateway.engine.rendering.foreign import checked_options
+from gateway.engine.rendering.foreign_text import checked_options
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine

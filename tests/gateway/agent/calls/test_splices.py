@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.agent.calls.runner import FinishedCall
 from gateway.agent.calls.splices import NOTE, Repeats, fitted, parts_of, spans_of_result
 from gateway.agent.events import SplicedPart, ToolFinished
-from gateway.engine.rendering.rendered import Fit
+from gateway.engine.rendering.foreign_text import Fit
 from gateway.engine.rendering.scaffold import Scaffold
 from gateway.observe.trajectories import Span
 from gateway.proxy.result_tokens import IdPiece

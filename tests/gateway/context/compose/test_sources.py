@@ -22,7 +22,7 @@ from gateway.context.compose.sources import (
 )
 from gateway.context.history.template_messages import tool_definitions
 from gateway.context.memory import Lived, LivedTurn, Recalled, Turn
-from gateway.engine.rendering.rendered import Part
+from gateway.engine.rendering.prompt_ids import Part
 from gateway.engine.rendering.template import Rendering
 from gateway.observe.trajectories import Source, Span
 from gateway.toolcalls.formats.registry import describe_tool

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.engine.control_tokens import MarkerGuard
-from gateway.engine.rendering.foreign import Foreign, Signs
-from gateway.engine.rendering.placed import Known, regions
-from gateway.engine.rendering.rendered import find_marks, restored
+from gateway.engine.rendering.foreign_text import ForeignText, Signs, find_marks, restored
+from gateway.engine.rendering.prompt_ids import Known, turn_regions
 from leaf_sdk.testing import tiny_map
 
 TINY = tiny_map()
@@ -40,7 +39,7 @@ def shown(
     messages: Sequence[Mapping[str, Any]], known: Mapping[int, Known], *, style: str = ""
 ) -> list[tuple[int, str]]:
     """The known turns that are found in a rendering, and the text that they stand for."""
-    signs = Foreign(Signs(MarkerGuard(TINY.special_texts)))
+    signs = ForeignText(Signs(MarkerGuard(TINY.special_texts)))
     plain = [{key: value for key, value in each.items() if key != "calls"} for each in messages]
     contents = [each["content"] for each in signs.messages(plain, marked=True)]
     parts = [
@@ -51,7 +50,7 @@ def shown(
     ]
     text = restored("".join(parts) + OPEN, signs)
     marks = find_marks(text, signs.mark)
-    found = regions(text, marks, signs, plain, known, calls_in)
+    found = turn_regions(text, marks, signs, plain, known, calls_in)
     assert all(region.held and not region.joins for region in found)
     for region in found:
         assert region.message is not None

@@ -1,24 +1,28 @@
-"""Where a rendering shows turns whose ids are known: they keep these ids, however the template writes them.
+"""A rendering into prompt ids: the template's text with special tokens on, what others wrote with special tokens off.
 
-A template writes a model's call in its own JSON style, which is seldom the model's, so a turn that is rendered again
-has other ids. Here the turn's place in the rendering is found by its contents, by its beginning and its end, and by
-reading its calls; only a turn that is shown whole is replaced. No IO.
+Does to each content what the template did to its mark, and joins the ids, at the end of a content as the tokenizer
+joins the text. A turn whose ids are known keeps these: a template writes a model's call in its own JSON style, which is
+seldom the model's, so a turn that is rendered again has other ids. The turn's place in the rendering is found by its
+contents, by its beginning and its end, and by reading its calls; only a turn that is shown whole is replaced. No IO.
 """
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Final
+from itertools import chain, pairwise
+from typing import Final, NamedTuple
 
 from gateway.engine.interface import Message, shared_prefix
-from gateway.engine.rendering.foreign import Foreign
-from gateway.engine.rendering.rendered import Mark, Region
+from gateway.engine.rendering.foreign_text import ForeignText, Mark
+from gateway.engine.rendering.scaffold import joined
+from leaf_sdk.vocab import TokenMap
 
+_LONG: Final = 1000
+"""Characters from which on the ids of a piece are kept."""
+_KEPT: Final = 8
 _LEAST: Final = 3
 """Least characters by which a turn's beginning or end can be found."""
-
 _LEAD: Final = 512
 """Most characters that a turn may have before its first content: markers of its format."""
 _OPENING: Final = 32
@@ -27,6 +31,76 @@ _LAST: Final = 2
 """Characters at the end of a turn that tell one format of calls from another."""
 _LEAST_OPENING: Final = 5
 """Least characters by which that text is recognised."""
+
+
+class PieceCache:
+    """Ids of the template's own pieces. Long ones are kept: they hold tool definitions, which every request repeats."""
+
+    def __init__(self, token_map: TokenMap, separator: str) -> None:
+        self.token_map = token_map
+        self._separator = separator
+        self._known: OrderedDict[str, list[int]] = OrderedDict()
+
+    def ids(self, piece: str) -> list[int]:
+        """Return the ids of a piece, with special tokens on."""
+        if len(piece) < _LONG:
+            return self.token_map.encode(piece, specials=True, separator=self._separator)
+        if piece not in self._known:
+            self._known[piece] = self.token_map.encode(piece, specials=True, separator=self._separator)
+            if len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        self._known.move_to_end(piece)
+        return self._known[piece]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A part of a rendering, and the ids that stand for it."""
+
+    start: int
+    end: int
+    ids: Sequence[int]
+    message: int | None = None
+    """The number of the message that it belongs to; None: the template's own."""
+    held: bool = False
+    """Whether the ids are the known ids of the message."""
+    joins: bool = False
+    """Whether its last ids may become one with the text behind them: nobody else made them."""
+
+
+class Part(NamedTuple):
+    """Consecutive ids of a rendering that belong to the template, or to one message."""
+
+    ids: int
+    """How many."""
+    message: int | None = None
+    held: bool = False
+
+
+def rendered_ids(text: str, regions: Iterable[Region], pieces: PieceCache) -> tuple[list[int], list[Part]]:
+    """Return the ids of a rendering, those of its regions and the template's own between them, and whose they are."""
+    ids: list[int] = []
+    parts: list[Part] = []
+    last = Region(0, 0, ())
+    for region in chain(regions, (Region(len(text), len(text), ()),)):
+        content, own = last.ids, pieces.ids(text[last.end : region.start])
+        if last.joins:
+            content, own = joined(content, own, pieces.token_map)
+        ids += content
+        ids += own
+        parts += Part(len(content), last.message, last.held), Part(len(own))
+        last = region
+    return ids, parts
+
+
+def content_region(mark: Mark, foreign: ForeignText, token_map: TokenMap, known: Sequence[int] | None) -> Region:
+    """Return the region of a content in place of its mark, with its known ids unless the template changes it."""
+    content = foreign.contents[mark.number]
+    shown = mark.fit.apply(content)
+    held = known is not None and shown == content
+    ids = known if known is not None and held else token_map.encode(shown)
+    return Region(mark.start, mark.end, ids, foreign.owners[mark.number], held, joins=not held)
+
 
 CallsIn = Callable[[str], Sequence[tuple[str, object]]]
 """Reads the calls in a text: names, and arguments as values."""
@@ -47,10 +121,10 @@ class Known:
     """Whether it is nothing but calls without markers: the template may write them with its own."""
 
 
-def regions(
+def turn_regions(
     text: str,
     marks: Sequence[Mark],
-    foreign: Foreign,
+    foreign: ForeignText,
     messages: Sequence[Message],
     known: Mapping[int, Known],
     calls_in: CallsIn,
@@ -84,7 +158,7 @@ def regions(
 
 
 def _window(
-    text: str, marks: Sequence[Mark], starts: Sequence[int], own: Sequence[int], low: int, foreign: Foreign
+    text: str, marks: Sequence[Mark], starts: Sequence[int], own: Sequence[int], low: int, foreign: ForeignText
 ) -> "_Window | None":
     """The part of a rendering that must contain a turn with these marks; None if the marks are not adjacent."""
     if not own:
@@ -107,7 +181,7 @@ class _Window:
     high: int
     own: Sequence[Mark]
     """The marks of the turn itself."""
-    foreign: Foreign
+    foreign: ForeignText
 
     def find(self, turn: Known, calls_in: CallsIn) -> Region | None:
         if not self.own:

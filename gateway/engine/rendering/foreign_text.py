@@ -1,18 +1,20 @@
-"""A conversation prepared for rendering: everything that somebody else wrote is marked or guarded.
+"""Text that somebody else wrote: marked or guarded in a conversation to be rendered, and its marks in the rendering.
 
-Contents become marks, which are cut out of the rendering again, and are tokenized separately. What a template reads or
-rewrites (names, keys, descriptions, enum values, ids and arguments of calls) stays as it is, guarded by separators.
-Words that a template compares with (JSON Schema's own) come from a closed list and stay bare. Marks and separators are
-random characters of a private-use plane, which are removed from what others wrote. A client's options go into the
-template's own text, where control tokens are read: so each must be a number, a Boolean or one plain word that is not
-part of a control token. Only fields that llama.cpp reads go to the engine. No IO. `rendered.py` reads the result.
+Contents become marks, which are found in the rendering again, with what the template did to each (stripped it, escaped
+it for JSON), and are tokenized separately. What a template reads or rewrites (names, keys, descriptions, enum values,
+ids and arguments of calls) stays as it is, guarded by separators. Words that a template compares with (JSON Schema's
+own) come from a closed list and stay bare. Marks and separators are random characters of a private-use plane, which are
+removed from what others wrote. A client's options go into the template's own text, where control tokens are read: so
+each must be a number, a Boolean or one plain word that is not part of a control token. Only fields that llama.cpp reads
+go to the engine. No IO.
 """
 
 import json
 import re
 import secrets
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from gateway.engine.control_tokens import MarkerGuard
@@ -23,17 +25,17 @@ from gateway.toolcalls.schema.keywords import BY_NAME, DATA
 from gateway.toolcalls.schema.kinds import escaped, steps, unquoted
 from leaf_sdk.vocab import TokenMap
 
-PAD = "\n" * 7
+_PAD = "\n" * 7
 """The outer padding of a mark: a template that strips line ends strips it. Its length sets it apart from the
 template's own line ends."""
-INNER_PAD = "\t"
+_INNER_PAD = "\t"
 """The inner padding of a mark: a template that strips all blanks strips it too."""
-QUOTE = '"'
+_QUOTE = '"'
 """Part of a mark: shows whether the template escapes the content for JSON or XML."""
 
 _PRIVATE = range(0xF0000, 0xFFFFE)
 _PLAIN_NUMBER = re.compile(r"-?[1-9][0-9]{0,14}|0")
-STAND_IN = re.compile("9[0-9]{14}")
+_STAND_IN = re.compile("9[0-9]{14}")
 """What stands in for a number: fifteen digits, exact in every number type, so that it is printed as it stands."""
 
 _DIGITS = string.digits + string.ascii_lowercase
@@ -58,17 +60,13 @@ _SET_BY_GATEWAY: Final = frozenset(
     ("messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "preserve_reasoning")
 )
 _SHOWN: Final = 80
-
-
-def is_json_result(message: Message) -> bool:
-    """Whether a message is a tool result that looks like JSON: some templates parse those."""
-    return message["role"] == "tool" and str(message.get("content") or "").lstrip()[:1] in ("{", "[")
-
-
-def argument_characters(messages: Sequence[Message]) -> int:
-    """How long the arguments of all calls are: every name and text in them is looked at."""
-    calls = (call for message in messages for call in message.get("tool_calls") or ())
-    return sum(len(text) for call in calls if isinstance(text := call["function"].get("arguments"), str))
+_BLANKS: Final = " \t\n\r\v\f"
+_ESCAPES: Final[dict[str, Callable[[str], str]]] = {
+    _QUOTE: lambda text: text,
+    json.dumps(_QUOTE)[1:-1]: lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    "&quot;": lambda text: text.replace("&", "&amp;").replace(_QUOTE, "&quot;"),
+}
+"""What a template may have done to a text, by what it turned a quote into."""
 
 
 class Signs:
@@ -85,7 +83,7 @@ class Signs:
         return "".join(sign for sign in text if sign not in self.private)
 
 
-class Foreign:
+class ForeignText:
     """The replacements for the words of others in one rendering."""
 
     def __init__(self, signs: Signs) -> None:
@@ -108,6 +106,10 @@ class Foreign:
         """Return a stand-in for the id of a call, in the form that every template accepts: nine letters and digits."""
         return f"{self._ids}{_DIGITS[number // 36 % 36]}{_DIGITS[number % 36]}"
 
+    def has_call_id(self, text: str) -> bool:
+        """Whether such a stand-in occurs in a text."""
+        return self._ids in text
+
     def text(self, text: str) -> str:
         """Return a text that the template may read, with separators where it could become part of a marker."""
         if not text.isascii():
@@ -123,19 +125,18 @@ class Foreign:
         self.contents.append(text)
         self.owners.append(self._message_number)
         number = len(self.contents) - 1
-        return f"{PAD}{INNER_PAD}{self.mark}{QUOTE}{number}{self.mark}{INNER_PAD}{PAD}"
+        return f"{_PAD}{_INNER_PAD}{self.mark}{_QUOTE}{number}{self.mark}{_INNER_PAD}{_PAD}"
 
     def messages(
-        self, messages: Sequence[Message], *, marked: bool, results_read: bool = False
+        self, messages: Sequence[Message], *, marked: bool, as_text: Container[int] = ()
     ) -> list[dict[str, Any]]:
         """Return the messages of a conversation, with their contents as marks or as guarded texts.
 
-        `results_read`: whether the template reads JSON results, which are then always shown as texts.
+        `as_text`: numbers of messages whose contents are never marks.
         """
         shown: list[dict[str, Any]] = []
         for self._message_number, message in enumerate(messages):
-            as_text = results_read and is_json_result(message)
-            shown.append(self._message(message, marked=marked and not as_text))
+            shown.append(self._message(message, marked=marked and self._message_number not in as_text))
         return shown
 
     def tools(self, tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -251,6 +252,90 @@ class Foreign:
         if isinstance(value, list | tuple):
             return [self._data(each) for each in cast("Sequence[Any]", value)]
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a template does to a content at one place."""
+
+    left: str = ""
+    """Characters that it strips from the beginning."""
+    right: str = ""
+    quote: str = _QUOTE
+    """What it turns a quote into: see `_ESCAPES`."""
+
+    @property
+    def known(self) -> bool:
+        """Whether we can do the same to another text."""
+        return self.quote in _ESCAPES
+
+    def apply(self, text: str) -> str:
+        """Return a content as the template shows it."""
+        return _ESCAPES[self.quote](text.lstrip(self.left).rstrip(self.right))
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A mark in a rendering: the text at `start:end` stands for content `number`."""
+
+    number: int
+    start: int
+    end: int
+    fit: Fit
+
+
+def find_marks(text: str, mark: str) -> list[Mark]:
+    """Return the marks of a rendering, in order."""
+    outer = f"(?:{_PAD}|{re.escape(json.dumps(_PAD)[1:-1])})"
+    pattern = re.compile(
+        rf"(?P<left>(?P<left_lines>{outer})?(?:\t|\\t))?{mark}(?P<quote>[^\d{mark}]{{1,12}}?)(?P<number>\d+){mark}"
+        rf"(?P<right>(?:\t|\\t)(?P<right_lines>{outer})?)?"
+    )
+    marks: list[Mark] = []
+    for match in pattern.finditer(text):
+        left = _stripped(match["left"], match["left_lines"])
+        right = _stripped(match["right"], match["right_lines"])
+        marks.append(Mark(int(match["number"]), match.start(), match.end(), Fit(left, right, match["quote"])))
+    return marks
+
+
+def shown_once(text: str, foreign: ForeignText) -> list[Mark] | None:
+    """Return the marks of a rendering (`restored`); None if the template dropped, doubled or broke one."""
+    marks = find_marks(text, foreign.mark)
+    wanted = [n for n in range(len(foreign.contents)) if n not in foreign.optional]
+    numbers = [mark.number for mark in marks]
+    if (
+        len(numbers) != len(set(numbers))
+        or not set(wanted) <= set(numbers)
+        or not all(mark.fit.known for mark in marks)
+    ):
+        return None
+    return marks if 2 * len(marks) == text.count(foreign.mark) else None
+
+
+def pieces_between(text: str, marks: Sequence[Mark]) -> list[str]:
+    """Return the template's own text before, between and after the marks."""
+    starts = [0, *(mark.end for mark in marks)]
+    ends = [*(mark.start for mark in marks), len(text)]
+    return [text[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def restored(text: str, foreign: ForeignText) -> str:
+    """Return a rendering with separators unescaped if the template escaped them, and numbers as they were written."""
+    for sign in (foreign.separator, foreign.anchor):
+        if "\\u" in text:
+            text = re.sub(re.escape(json.dumps(sign)[1:-1]), sign, text, flags=re.IGNORECASE)
+    if not foreign.numbers:
+        return text
+    # One look for each: an expression of all of them would be tried, one after the other, at each of them.
+    return _STAND_IN.sub(lambda found: foreign.numbers.get(found.group(), found.group()), text)
+
+
+def _stripped(kept: str | None, kept_lines: str | None) -> str:
+    """The characters that a template strips, judged by what is left of the padding on one side."""
+    if kept is None:
+        return _BLANKS
+    return "" if kept_lines is not None else "\n"
 
 
 def checked_options(given: Mapping[str, object], token_map: TokenMap, param: str) -> Options:

@@ -6,28 +6,27 @@ from typing import Any
 import pytest
 
 from gateway.engine.control_tokens import MarkerGuard
-from gateway.engine.rendering.foreign import Foreign, Signs, argument_characters, checked_options, is_json_result
-from gateway.engine.rendering.rendered import (
+from gateway.engine.rendering.foreign_text import (
     Fit,
-    Part,
-    PieceCache,
-    Region,
-    content_region,
+    ForeignText,
+    Signs,
+    checked_options,
     find_marks,
-    joined,
     pieces_between,
-    rendered_ids,
     restored,
     shown_once,
 )
+from gateway.engine.rendering.prompt_ids import Part, PieceCache, Region, content_region, rendered_ids
+from gateway.engine.rendering.scaffold import joined
+from gateway.engine.rendering.template import argument_characters, is_json_result
 from gateway.errors import RequestInvalid
 from leaf_sdk.testing import tiny_map
 
 TINY = tiny_map()
 
 
-def foreign() -> Foreign:
-    return Foreign(Signs(MarkerGuard(TINY.special_texts)))
+def foreign() -> ForeignText:
+    return ForeignText(Signs(MarkerGuard(TINY.special_texts)))
 
 
 def called(arguments: object, name: str = "f", **more: object) -> dict[str, Any]:
@@ -38,7 +37,7 @@ def called(arguments: object, name: str = "f", **more: object) -> dict[str, Any]
     }
 
 
-def arguments_of(given: object) -> tuple[str, Foreign]:
+def arguments_of(given: object) -> tuple[str, ForeignText]:
     signs = foreign()
     (message,) = signs.messages([called(given)], marked=True)
     return message["tool_calls"][0]["function"]["arguments"], signs
@@ -96,7 +95,7 @@ def test_ids_of_calls_are_nine_letters_and_digits_and_differ() -> None:
 
 def test_signs_of_one_engine_are_private_and_removed_from_what_others_wrote() -> None:
     signs = Signs(MarkerGuard(TINY.special_texts))
-    both = Foreign(signs)
+    both = ForeignText(signs)
 
     assert len({signs.separator, signs.mark, signs.anchor}) == 3
     assert all(0xF0000 <= ord(sign) < 0xFFFFE for sign in signs.private)
@@ -145,7 +144,7 @@ def test_contents_are_guarded_texts_where_the_template_reads_them() -> None:
         {"role": "tool", "content": "<|im_end|>"},
         {"role": "assistant", "content": "x", "reasoning_content": "<|im_end|>"},
     ]
-    read = signs.messages(messages, marked=True, results_read=True)
+    read = signs.messages(messages, marked=True, as_text={0})
     assert read[0]["content"] == ' {"a": 1}'
     assert signs.contents == ["<|im_end|>", "x", "<|im_end|>"]
     assert signs.results == {0}
@@ -182,7 +181,7 @@ def test_call_has_an_id_only_if_it_is_a_text() -> None:
 
 
 def test_words_of_json_schema_stay_bare_and_all_others_are_guarded() -> None:
-    signs = Foreign(Signs(MarkerGuard(["<title>", "<|im_end|>", "<string>"])))
+    signs = ForeignText(Signs(MarkerGuard(["<title>", "<|im_end|>", "<string>"])))
     hostile = "<|im_end|>"
     guarded = signs.text(hostile)
     assert guarded != hostile
@@ -217,7 +216,7 @@ def test_words_of_json_schema_stay_bare_and_all_others_are_guarded() -> None:
 
 
 def test_reference_elsewhere_is_a_text_and_one_inside_leads_to_the_names_as_they_are_shown() -> None:
-    signs = Foreign(Signs(MarkerGuard(["<q>"])))
+    signs = ForeignText(Signs(MarkerGuard(["<q>"])))
 
     def shown(reference: str) -> str:
         (tool,) = signs.tools([{"function": {"parameters": {"$ref": reference}}}])
