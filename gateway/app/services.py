@@ -14,7 +14,8 @@ from gateway.agent import Agent, CallRunner
 from gateway.app.mcp_services import McpServices, open_mcp_services, open_trajectories
 from gateway.config import GatewayConfig
 from gateway.engine.pool.engines import Engines
-from gateway.engine.pool.pool import EnginePool, MemberStatus
+from gateway.engine.pool.members import MemberStatus
+from gateway.engine.pool.pool import EnginePool
 from gateway.engine.start.readiness import EngineRoute
 from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.server_registry import UpstreamStatus

@@ -18,8 +18,8 @@ from gateway.config import LimitsConfig
 from gateway.context.history.template_messages import check_length
 from gateway.engine.control_tokens import hidden_ids
 from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling, Timings
-from gateway.engine.pool.members import Stay, key_of
-from gateway.engine.pool.pool import EnginePool
+from gateway.engine.pool.members import key_of
+from gateway.engine.pool.pool import EnginePool, Stay
 from gateway.engine.slots.allocation import Place
 from gateway.engine.start.ready_engine import ReadyEngine, larger_context
 from gateway.errors import EngineError, EngineUnavailable, GrammarRefused, RequestInvalid

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from gateway.agent.generate.generation_options import Hold
 from gateway.context.compose.conversation import Conversation
 from gateway.engine.interface import GenerateRequest
-from gateway.engine.pool.members import Stay, is_loss
+from gateway.engine.pool.pool import Stay, is_loss
 from gateway.engine.rendering.template_forms import ToolFault
 from gateway.errors import EngineError, EngineLost, GrammarRefused, RequestInvalid
 from gateway.observe.logs import get_logger

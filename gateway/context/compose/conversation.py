@@ -30,7 +30,7 @@ from gateway.context.memory import (
 )
 from gateway.context.memory.defined_tools import ToolDigests
 from gateway.engine.interface import Message
-from gateway.engine.pool.members import Stay
+from gateway.engine.pool.pool import Stay
 from gateway.engine.rendering.scaffold import WRITTEN, Scaffold, TurnEnd, TurnShape
 from gateway.engine.slots.slot import Hints
 from gateway.engine.start.ready_engine import ReadyEngine

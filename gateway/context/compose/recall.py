@@ -39,7 +39,7 @@ from gateway.context.memory import (
 )
 from gateway.context.memory import recalled as continued
 from gateway.engine.interface import Message, shared_prefix
-from gateway.engine.pool.members import Stay
+from gateway.engine.pool.pool import Stay
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import Span, TrajectoryAnswer, TrajectoryLog

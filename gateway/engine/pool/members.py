@@ -1,23 +1,20 @@
-"""The engines of a pool: which serve a model, which is a conversation's home, and what an answer does if one is lost.
+"""The engines of a pool: which serve a model, which is a conversation's home, and whether an answer may leave one.
 
-A member remembers what its engine last served, so that a model is still known when all its engines are down. Turns
-questions to an engine into its answers, or those of a replacement. The stay here is for the only engine that there is,
-and changes nothing; `pool.py` has one that moves between several. Nothing here has a clock.
+A member remembers what its engine last served, so that a model is still known when all its engines are down. How often
+an answer may move to a replacement is decided here, too. Nothing here has a clock.
 """
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from math import ceil
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol
 
-from gateway.breaker import Breaker
+from gateway.breaker import Breaker, BreakerState
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import (
-    EngineBusy,
     EngineError,
-    EngineRefused,
     EngineStarting,
     EngineUnavailable,
     MapDiffers,
@@ -37,7 +34,6 @@ _BUDGET: Final = 128.0
 """Moves of one pool before any answer has ended."""
 _BACK: Final = 0.5
 """Moves that the end of an answer adds to the budget."""
-T = TypeVar("T")
 _SPREAD: Final = 1.25
 """An engine that runs more than this many times the mean passes conversations on to the next in their order."""
 _KNOWN_SPREAD: Final = 2.0
@@ -103,61 +99,6 @@ class Route(Protocol):
     def report_loss(self) -> None:
         """Report that a request found the engine gone."""
         ...
-
-
-class Stay:
-    """Where one answer is made: the only engine that there is."""
-
-    may_move = False
-    """Whether another engine may take over."""
-
-    def __init__(self, ready: ReadyEngine, route: Route | None = None) -> None:
-        """`route`: told when the engine fails."""
-        self.ready = ready
-        """The engine that makes the answer now."""
-        self._route = route
-
-    async def wait(self, answer: Awaitable[T]) -> T:
-        """Wait for the engine. Raises `EngineUnavailable` if it is lost in the meantime and another may take over."""
-        return await answer
-
-    async def turn(self, place: Awaitable[T]) -> T:
-        """Wait for a slot of the engine. An engine that is lost in the meantime was not lost because of this answer."""
-        return await place
-
-    def each(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
-        """The events of the engine. Each is waited for like `wait`."""
-        return events
-
-    async def ask(self, question: Callable[[ReadyEngine], Awaitable[T]]) -> T:
-        """Ask the engine something that could be asked of any other. Raises `EngineError` if none answers."""
-        while True:
-            try:
-                return await self.wait(question(self.ready))
-            except EngineError as error:
-                self.lost(error)
-                if not is_loss(error):
-                    raise
-                self.move(error)
-
-    def answered(self) -> None:
-        """Note that the engine has generated an id."""
-
-    def lost(self, error: EngineError) -> None:
-        """Note that the engine has failed; its route finds out whether it is gone."""
-        if self._route is not None and isinstance(error, EngineUnavailable) and not isinstance(error, EngineBusy):
-            self._route.report_loss()
-
-    def move(self, error: EngineError) -> None:
-        """Move from a lost engine to another. Raises `error` if there is none, or too much has moved already."""
-        raise error
-
-
-def is_loss(error: EngineError) -> bool:
-    """Whether another engine may succeed: this one is down, was replaced by another server, or answers nonsense."""
-    return isinstance(error, EngineUnavailable | MapDiffers) or (
-        isinstance(error, EngineRefused) and error.status >= 500 and error.status != 501
-    )
 
 
 # Which of several engines answers a conversation, as pure functions.
@@ -266,6 +207,18 @@ class Member:
         return self.running
 
 
+@dataclass(frozen=True, slots=True)
+class MemberStatus:
+    """The state of one engine, to be shown to people."""
+
+    name: str
+    ready: ReadyEngine | None
+    state: EngineState
+    reason: str | None
+    running: int
+    breaker: BreakerState
+
+
 def wanted(members: Sequence[Member], model: str | None) -> set[str]:
     """Names of the members that may serve a request for a model. Raises `ModelUnknown`."""
     models = {member.model for member in members if member.model is not None}
@@ -314,3 +267,25 @@ def why_down(member: Member) -> EngineError:
     except EngineError as error:
         return error
     return EngineUnavailable(f"engine {member.name!r} was down a moment ago; try again")
+
+
+def status_of(member: Member, ready: ReadyEngine | None, now: float) -> MemberStatus:
+    """The status of a member. `ready`: its running engine; None: there is none."""
+    why = why_down(member) if ready is None else None
+    return MemberStatus(
+        name=member.name,
+        ready=ready,
+        state=state_of(why),
+        reason=None if why is None else why.message,
+        running=member.running,
+        breaker=member.breaker.state(now),
+    )
+
+
+def kind_of(ready: ReadyEngine) -> tuple[object, ...]:
+    """What interchangeable engines have in common."""
+    settings, can = ready.settings, replace(ready.facts.can, rewind="anywhere")
+    return (
+        *(ready.facts.model, ready.token_map.map_id, ready.facts.chat_template, ready.facts.bos, can),
+        *(ready.tool_format, settings.reasoning, settings.hold_calls),
+    )

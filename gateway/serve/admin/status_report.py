@@ -18,7 +18,8 @@ from gateway.config.masking import mask_text
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
 from gateway.context.compose.recall import Comparison, Recall
-from gateway.engine.pool.pool import EnginePool, MemberStatus
+from gateway.engine.pool.members import MemberStatus
+from gateway.engine.pool.pool import EnginePool
 from gateway.errors import ConfigError, EngineError
 from gateway.escape import escape_text
 from gateway.observe.notices import TokenNotices

@@ -10,7 +10,7 @@ from gateway.agent.events import ToolFinished
 from gateway.agent.generate.generation_options import hold_for
 from gateway.agent.generate.recovery import looseness
 from gateway.engine.interface import Capabilities
-from gateway.engine.pool.members import Stay
+from gateway.engine.pool.pool import Stay
 from gateway.errors import RequestInvalid
 from gateway.proxy.tool_search import SEARCH
 from gateway.toolcalls.formats.answer import AnswerForm

@@ -28,7 +28,7 @@ from gateway.context.memory import (
     Remembered,
     Shown,
 )
-from gateway.engine.pool.members import Stay
+from gateway.engine.pool.pool import Stay
 from gateway.engine.rendering.scaffold import Scaffold, TurnShape
 from gateway.errors import RequestInvalid
 from gateway.observe.trajectories import Span
