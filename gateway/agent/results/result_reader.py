@@ -20,8 +20,9 @@ from gateway.agent.results.shown_ids import ResultBeginning, Selection
 from gateway.agent.results.spelled_ids import LONG_LINE, SpelledIds, find
 from gateway.config.overrides import RESULT_TOOLS
 from gateway.context.compose.conversation import Conversation
-from gateway.context.compose.later_tools import defining, definition_texts
+from gateway.context.compose.prompt import definition_texts
 from gateway.context.memory import KeptResult
+from gateway.context.memory.defined_tools import defining
 from gateway.context.result_store import ResultStore, shape_of
 from gateway.proxy.result_tokens import IdPiece
 from gateway.toolcalls.schema.spec import ToolSpec

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from gateway.context.compose.sources import SourceTrail, span_without_tool
 from gateway.context.history.template_messages import begun_ids
@@ -87,6 +87,12 @@ class Asked:
     """Of the tools' definitions."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """What of the messages and tools the model reads in another form, or not at all."""
+
+    @property
+    def schemas(self) -> dict[str, Mapping[str, Any]]:
+        """By name, the parameters of the tools whose calls a client may send back with their defaults filled in."""
+        deferred = (each.spec for name, each in self.deferred.items() if name in self.client_tools)
+        return {tool.name: tool.parameters for tool in (*self.tools, *deferred)}
 
     def owner_of(self, tool: str) -> str | None:
         """Return the server of a tool; None for one that came with the request."""
@@ -284,17 +290,13 @@ class Conversation:
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools that may be called: those of the request whose definitions the model has read."""
+        tools, deferred = self.asked.tools, self.asked.deferred
+        if deferred:
+            found = dict.fromkeys(each.name for each in self.defined.entries if each.name in deferred)
+            tools = (*tools, *(deferred[name].spec for name in found))
         if self.results:
-            return (*self._own_tools, *(tool for tool in self.asked.result_tools if not self.has(tool.name)))
-        return self._own_tools
-
-    @property
-    def _own_tools(self) -> tuple[ToolSpec, ...]:
-        deferred = self.asked.deferred
-        if not deferred:
-            return self.asked.tools
-        found = dict.fromkeys(each.name for each in self.defined.entries if each.name in deferred)
-        return (*self.asked.tools, *(deferred[name].spec for name in found))
+            tools = (*tools, *(tool for tool in self.asked.result_tools if not self.has(tool.name)))
+        return tools
 
     @property
     def readable_results(self) -> tuple[KeptResult, ...]:

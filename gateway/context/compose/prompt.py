@@ -7,7 +7,7 @@ that the rendering shows whole keeps its ids (the law of recall, docs/architectu
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -27,11 +27,12 @@ from gateway.engine.interface import Message
 from gateway.engine.rendering.prompt_ids import Known
 from gateway.engine.rendering.scaffold import Scaffold, Shape, TurnEnd, TurnShape, joined, shape_of
 from gateway.engine.rendering.template import is_json_result
+from gateway.engine.rendering.template_forms import as_json
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import TemplateRefused
 from gateway.observe.logs import get_logger
 from gateway.toolcalls.formats.format import Format
-from gateway.toolcalls.formats.registry import system_preamble
+from gateway.toolcalls.formats.registry import describe_tool, system_preamble
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed
@@ -41,6 +42,8 @@ log = get_logger("agent")
 
 _BARE: Final = ("{", "[", "`")
 _DIGITS: Final = 4000
+_ASKED: Final = 64
+"""Most definitions of one request in the template's own form: each asks the engine, which has other work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,13 @@ class Composer:
         messages = [each for message in messages for each in retold(message)]
         return (await self._rendered([*map(Turn, messages)]))[0]
 
-    async def go_on(self, recalled: Recalled) -> Context | None:
+    async def go_on(self, recalled: Recalled, held: Sequence[int]) -> Context | None:
         """Return the context that continues a remembered answer; None where the template refuses what was lived.
+
+        `held`: the ids that the conversation had at the end of that answer.
 
         Raises `EngineUnavailable`, `MapDiffers`.
         """
-        held = recalled.last.ids()
         try:
             shapes, shape = self.ready.shapes, self._shape(recalled)
             appends = shapes.appends(shape)
@@ -198,6 +202,29 @@ class Composer:
             if turn.lived is not None and turn.lived.turn is not None
         }
         return shape_of(messages, len(recalled.new), tools=bool(self.defined.beginning), inside=inside, forms=forms)
+
+
+async def with_texts(defined: DefinedTools, ready: ReadyEngine) -> DefinedTools:
+    """Return the definitions with the texts of those that stand behind messages."""
+    wanted = [each for each in defined.entries if each.place >= 0 and not each.text and each.spec is not None]
+    if not wanted:
+        return defined
+    texts = await definition_texts([each.spec for each in wanted if each.spec is not None], ready)
+    found = {id(each): text for each, text in zip(wanted, texts, strict=True)}
+    return DefinedTools(tuple(replace(each, text=found.get(id(each), each.text)) for each in defined.entries))
+
+
+async def definition_texts(tools: Sequence[ToolSpec], ready: ReadyEngine) -> list[str]:
+    """Return the text of each definition as the model's template or preamble writes it."""
+    if ready.tool_format.preamble:
+        return [describe_tool(tool) for tool in tools]
+    # In the form that the template can show; a tool that it can't show is not offered.
+    forms = [next(iter(ready.forms.rendered([tool])), tool) for tool in tools]
+    definitions = tool_definitions(forms)
+    return [
+        await ready.template.definition(each) if number < _ASKED else as_json(each)
+        for number, each in enumerate(definitions)
+    ]
 
 
 def _question(turns: Sequence[Turn], size: int) -> int:

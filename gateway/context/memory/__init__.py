@@ -1,7 +1,7 @@
 """What the gateway remembers of conversations: histories of messages, and their ids in the context. No IO."""
 
 from gateway.context.memory.defined_tools import ANSWER, BEGINNING, FOUND_TOOLS, NO_TOOLS, DefinedTools
-from gateway.context.memory.history import RETOLD, Call, History, Miss, Misses, Shown, retold, root_digest, schemas_of
+from gateway.context.memory.history import RETOLD, Call, History, Miss, Misses, Shown, retold, root_digest
 from gateway.context.memory.remembered import (
     SUMMARY,
     AnswerRecord,
@@ -46,5 +46,4 @@ __all__ = [
     "recalled",
     "retold",
     "root_digest",
-    "schemas_of",
 ]

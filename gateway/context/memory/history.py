@@ -18,7 +18,6 @@ from typing import Any, Final, TypeVar, cast
 
 from gateway.engine.interface import Message, shared_prefix
 from gateway.observe.exposition import LossReason
-from gateway.toolcalls.schema.spec import ToolSpec
 
 T = TypeVar("T")
 RETOLD: Final = "retold"
@@ -224,11 +223,6 @@ def _is_equal(mine: object, other: object) -> bool:
 
 def _all_equal(pairs: Iterable[tuple[object, object]]) -> bool:
     return all(_is_equal(mine, other) for mine, other in pairs)
-
-
-def schemas_of(tools: Sequence[ToolSpec]) -> dict[str, Mapping[str, Any]]:
-    """The parameters of tools by their names."""
-    return {tool.name: tool.parameters for tool in tools}
 
 
 @dataclass(frozen=True, slots=True)

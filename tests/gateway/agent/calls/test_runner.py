@@ -17,7 +17,7 @@ from gateway.agent.calls.tool_finder import OURS, FoundTools, ToolFinder
 from gateway.agent.events import ToolFinished
 from gateway.agent.results.result_reader import READ, SEARCH
 from gateway.config import LimitsConfig
-from gateway.context.compose.later_tools import definition_texts
+from gateway.context.compose.prompt import definition_texts
 from gateway.errors import UnknownTool
 from gateway.observe.audit import Audit
 from gateway.observe.logs import get_logger

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from gateway.context.memory import RETOLD, Call, History, RequestFigures, Shown, retold, root_digest, schemas_of
+from gateway.context.memory import RETOLD, Call, History, RequestFigures, Shown, retold, root_digest
 from gateway.context.memory.history import ordered_results, shown_of
-from gateway.toolcalls.schema.spec import ToolSpec
 
 SCHEMA = {
     "properties": {"days": {"default": 1}, "deep": {"default": False}, "at": {"properties": {"x": {"default": 0}}}}
@@ -316,9 +315,3 @@ def test_message_that_a_client_sent_in_several_parts_stands_for_these() -> None:
 
     assert retold({"role": "assistant", RETOLD: parts}) == parts
     assert retold(QUESTION) == (QUESTION,)
-
-
-def test_schemas_are_found_by_the_names_of_their_tools() -> None:
-    tools = [ToolSpec("a", "", {"type": "object"}), ToolSpec("b", "", {})]
-
-    assert schemas_of(tools) == {"a": {"type": "object"}, "b": {}}
