@@ -21,8 +21,7 @@ from gateway.context.memory import (
     Shown,
     root_digest,
 )
-from gateway.engine.control_tokens import MarkerGuard
-from gateway.engine.rendering.foreign_text import ForeignText, Signs, restored, shown_once
+from gateway.engine.rendering.foreign_text import ForeignText, MarkerGuard, Signs, restored, shown_once
 from gateway.engine.rendering.prompt_ids import Known, turn_regions
 from gateway.engine.rendering.scaffold import shape_of
 from gateway.toolcalls.stream.output_events import CallClosed

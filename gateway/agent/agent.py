@@ -46,8 +46,8 @@ from gateway.context.memory.defined_tools import ToolDigests
 from gateway.engine.interface import Message
 from gateway.engine.pool.members import home_key
 from gateway.engine.pool.pool import EnginePool
-from gateway.engine.rendering.foreign_text import NO_OPTIONS, checked_options
-from gateway.engine.start.ready_engine import ReadyEngine, larger_context
+from gateway.engine.rendering.template import NO_OPTIONS
+from gateway.engine.start.ready_engine import ReadyEngine, checked_options, larger_context
 from gateway.errors import ContextExceeded, TemplateRefused
 from gateway.observe.metrics import Metrics
 from gateway.observe.trajectories import TrajectoryLog

@@ -31,13 +31,12 @@ EQUIVALENT: Final = {
     "gateway/context/memory/history.py: if len(results) < 2:  ->  if False:": _SHORT_CUT,
     "gateway/context/history/client_messages.py: if isinstance(content, str):  ->  if False:": _SHORT_CUT,
     "gateway/deadlines.py: number < self._next  ->  number <= self._next": "the step that is awaited is known",
-    "gateway/engine/control_tokens.py: 200  ->  400": _SHORT_CUT,
-    "gateway/engine/control_tokens.py: 4096  ->  8192": _KEPT,
-    "gateway/engine/control_tokens.py: if not places:  ->  if False:": _SHORT_CUT,
-    "gateway/engine/control_tokens.py: len(text) <= _SHORT  ->  len(text) < _SHORT": _SHORT_CUT,
-    "gateway/engine/control_tokens.py: min(self._longest, len(line) + 1)  ->  max(self._longest, len(line) + 1)": (
-        _SHORT_CUT
-    ),
+    "gateway/engine/rendering/foreign_text.py: 200  ->  400": _SHORT_CUT,
+    "gateway/engine/rendering/foreign_text.py: 4096  ->  8192": _KEPT,
+    "gateway/engine/rendering/foreign_text.py: if not places:  ->  if False:": _SHORT_CUT,
+    "gateway/engine/rendering/foreign_text.py: len(text) <= _SHORT  ->  len(text) < _SHORT": _SHORT_CUT,
+    "gateway/engine/rendering/foreign_text.py: min(self._longest, len(line) + 1)  ->  "
+    "max(self._longest, len(line) + 1)": _SHORT_CUT,
     "gateway/engine/embedded/model_file.py: 512  ->  1024": "the first bytes tell what a file is",
     "gateway/engine/embedded/server.py: 50  ->  100": _KEPT,
     "gateway/engine/interface.py: 0 <= self.prompt_n <= prompt - cached  ->  0 <= self.prompt_n < prompt - cached": (

@@ -16,7 +16,6 @@ from gateway.agent.generate.model_output import EndHold, StopFilter
 from gateway.agent.generate.recovery import form_refused, lost_grammar, replayed
 from gateway.config import LimitsConfig
 from gateway.context.history.template_messages import check_length
-from gateway.engine.control_tokens import hidden_ids
 from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling, Timings
 from gateway.engine.pool.members import key_of
 from gateway.engine.pool.pool import EnginePool, Stay
@@ -27,6 +26,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls.formats.answer import AnswerForm
 from gateway.toolcalls.stream.output_events import Content
+from gateway.toolcalls.stream.spelling import hidden_ids
 from leaf_sdk.vocab import Detokenizer
 
 if TYPE_CHECKING:

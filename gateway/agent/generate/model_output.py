@@ -15,7 +15,6 @@ from gateway.context.compose.conversation import Asked, Conversation
 from gateway.context.history.template_messages import CallIds
 from gateway.context.memory import Call, LivedTurn
 from gateway.context.memory.remembered import cut_turn
-from gateway.engine.control_tokens import hidden_ids
 from gateway.engine.interface import Generated, GenerationEnd, shared_prefix
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import Sampled
@@ -29,6 +28,7 @@ from gateway.toolcalls.stream.output_events import (
     Policy,
     Reasoning,
 )
+from gateway.toolcalls.stream.spelling import hidden_ids
 
 # Where a model's answer ends: at its end-of-turn id, or before a stop string.
 #

@@ -22,7 +22,6 @@ from gateway.context.compose.sources import (
 )
 from gateway.context.history.template_messages import tool_definitions, with_model_ids, with_preamble
 from gateway.context.memory import NO_TOOLS, DefinedTools, History, Lived, LivedTurn, Recalled, Turn, retold
-from gateway.engine.control_tokens import hidden_ids
 from gateway.engine.interface import Message
 from gateway.engine.rendering.prompt_ids import Known
 from gateway.engine.rendering.scaffold import Scaffold, Shape, TurnEnd, TurnShape, joined, shape_of
@@ -36,6 +35,7 @@ from gateway.toolcalls.formats.registry import describe_tool, system_preamble
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed
+from gateway.toolcalls.stream.spelling import hidden_ids
 from leaf_sdk.vocab import TokenMap
 
 log = get_logger("agent")

@@ -2,28 +2,25 @@
 
 Contents become marks, which are found in the rendering again, with what the template did to each (stripped it, escaped
 it for JSON), and are tokenized separately. What a template reads or rewrites (names, keys, descriptions, enum values,
-ids and arguments of calls) stays as it is, guarded by separators. Words that a template compares with (JSON Schema's
-own) come from a closed list and stay bare. Marks and separators are random characters of a private-use plane, which are
-removed from what others wrote. A client's options go into the template's own text, where control tokens are read: so
-each must be a number, a Boolean or one plain word that is not part of a control token. Only fields that llama.cpp reads
-go to the engine. No IO.
+ids and arguments of calls) stays as it is, with separators wherever it spells a marker, or could begin, continue or end
+one together with the template's own characters (`<` + `|im_start|` + `>`): `TokenMap.encode` reads no special token
+across a separator. Words that a template compares with (JSON Schema's own) come from a closed list and stay bare. Marks
+and separators are random characters of a private-use plane, which are removed from what others wrote. Only fields that
+llama.cpp reads go to the engine. No IO.
 """
 
 import json
 import re
 import secrets
 import string
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, cast
 
-from gateway.engine.control_tokens import MarkerGuard
-from gateway.engine.interface import Message, Options
-from gateway.errors import RequestInvalid
-from gateway.escape import cut_text
+from gateway.engine.interface import Message
 from gateway.toolcalls.schema.keywords import BY_NAME, DATA
 from gateway.toolcalls.schema.kinds import escaped, steps, unquoted
-from leaf_sdk.vocab import TokenMap
 
 _PAD = "\n" * 7
 """The outer padding of a mark: a template that strips line ends strips it. Its length sets it apart from the
@@ -51,15 +48,6 @@ _KEYWORDS = frozenset(
         *DATA,
     }
 )
-NO_OPTIONS: Final[Options] = {}
-_MOST_OPTIONS: Final = 16
-_OPTION_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_OPTION_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
-_PARTS: Final = re.compile(r"[A-Za-z0-9]+")
-_SET_BY_GATEWAY: Final = frozenset(
-    ("messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "preserve_reasoning")
-)
-_SHOWN: Final = 80
 _BLANKS: Final = " \t\n\r\v\f"
 _ESCAPES: Final[dict[str, Callable[[str], str]]] = {
     _QUOTE: lambda text: text,
@@ -67,6 +55,70 @@ _ESCAPES: Final[dict[str, Callable[[str], str]]] = {
     "&quot;": lambda text: text.replace("&", "&amp;").replace(_QUOTE, "&quot;"),
 }
 """What a template may have done to a text, by what it turned a quote into."""
+
+
+_REMEMBERED: Final = 4096
+"""Short strings whose places are kept, since every request repeats the definitions of tools."""
+_SHORT: Final = 200
+_LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
+class MarkerGuard:
+    """The markers of one map. Case is ignored, since templates change it (`type | upper`)."""
+
+    def __init__(self, markers: Iterable[str]) -> None:
+        """`markers`: spellings of special tokens. One of a single character can't be cut, and is left to `encode`."""
+        known = sorted({_lower(marker) for marker in markers if len(marker) > 1}, key=len, reverse=True)
+        self._longest = len(known[0]) if known else 0
+        # The lookahead also finds overlapping markers.
+        self._whole = re.compile(f"(?={'|'.join(map(re.escape, known))})") if known else None
+        self._heads = frozenset(marker[:n] for marker in known for n in range(1, len(marker)))
+        self._tails = frozenset(marker[n:] for marker in known for n in range(1, len(marker)))
+        self._all = "\n".join(known)
+        self._cores = frozenset(re.sub(r"^\W+|\W+$", "", marker) for marker in known)
+        self._remembered = lru_cache(_REMEMBERED)(self._places)
+
+    def guarded(self, text: str, separator: str) -> str:
+        """Return `text` with the separator at every place where it could become part of a marker."""
+        places = self._remembered(text) if len(text) <= _SHORT else self._places(text)
+        if not places:
+            return text
+        ends = (*places, len(text))
+        return text[: ends[0]] + "".join(separator + text[at:end] for at, end in zip(places, ends[1:], strict=True))
+
+    def spells(self, word: str) -> bool:
+        """Whether a marker consists of this word and signs around it: `title` and `<title>`."""
+        return _lower(word) in self._cores
+
+    def _places(self, text: str) -> tuple[int, ...]:
+        if self._whole is None:
+            return ()
+        lower = _lower(text)
+        places = {match.start() + 1 for match in self._whole.finditer(lower)}
+        start = 0
+        # Templates indent and join lines, so each line has ends of its own.
+        for line in lower.split("\n"):
+            end = start + len(line)
+            if self._may_end(line):
+                places.add(start)
+            if self._may_begin(line):
+                places.add(end)
+            start = end + 1
+        return tuple(sorted(places))
+
+    def _may_end(self, line: str) -> bool:
+        """Whether a marker that began before `line` could end inside it."""
+        return any(line[:n] in self._tails for n in range(1, min(self._longest, len(line) + 1)))
+
+    def _may_begin(self, line: str) -> bool:
+        """Whether a marker that began inside `line` or before it could continue after it."""
+        ends = any(line[-n:] in self._heads for n in range(1, min(self._longest, len(line) + 1)))
+        return ends or (bool(line) and line in self._all)
+
+
+def _lower(text: str) -> str:
+    """The text with only ASCII letters lowered, so that every character stays one character."""
+    return text.translate(_LOWER)
 
 
 class Signs:
@@ -336,29 +388,3 @@ def _stripped(kept: str | None, kept_lines: str | None) -> str:
     if kept is None:
         return _BLANKS
     return "" if kept_lines is not None else "\n"
-
-
-def checked_options(given: Mapping[str, object], token_map: TokenMap, param: str) -> Options:
-    """Check the options of a request, and return them in order. Raises `RequestInvalid` for one that is not allowed."""
-    if len(given) > _MOST_OPTIONS:
-        raise RequestInvalid(f"{param}: expected at most {_MOST_OPTIONS} options, got {len(given)}", param=param)
-    return {key: _checked(key, given[key], token_map, param) for key in sorted(given)}
-
-
-def _checked(key: str, value: object, token_map: TokenMap, param: str) -> str | int | float | bool:
-    if not _OPTION_NAME.fullmatch(key) or key in _SET_BY_GATEWAY:
-        words = f"{param}: {cut_text(repr(key), _SHOWN)} can't be an option: it is not a name, or the gateway sets it"
-        raise RequestInvalid(words, param=param)
-    if isinstance(value, bool | int | float):
-        return value
-    if not isinstance(value, str) or not _OPTION_WORD.fullmatch(value):
-        words = f"{param}.{key}: expected a number, true, false or one plain word, got {cut_text(repr(value), _SHOWN)}"
-        raise RequestInvalid(words, param=param)
-    if not _words_of_tokens(token_map).isdisjoint(_PARTS.findall(value)):
-        words = f"{param}.{key}: {value!r} is part of a control token, which a template could build of it; use another"
-        raise RequestInvalid(words, param=param)
-    return value
-
-
-def _words_of_tokens(token_map: TokenMap) -> frozenset[str]:
-    return frozenset(word for text in token_map.special_texts for word in _PARTS.findall(text))

@@ -11,16 +11,15 @@ from collections import OrderedDict, deque
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import anyio.to_thread
 
-from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.interface import Engine, EngineFacts, Message, Options
 from gateway.engine.rendering.foreign_text import (
-    NO_OPTIONS,
     ForeignText,
     Mark,
+    MarkerGuard,
     Signs,
     find_marks,
     restored,
@@ -60,6 +59,7 @@ _CHARACTERS = 10
 _KEPT = 256
 """Shapes of turns for which the text that follows is remembered."""
 _SHOWN = 200
+NO_OPTIONS: Final[Options] = {}
 _STANDING = ("system", "developer")
 """Roles of messages that conversations share."""
 

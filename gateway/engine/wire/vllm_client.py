@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
-from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.interface import (
     Activity,
     EngineFacts,
@@ -26,6 +25,7 @@ from gateway.engine.interface import (
     Proven,
     Timings,
 )
+from gateway.engine.rendering.foreign_text import MarkerGuard
 from gateway.engine.wire.engine_answers import IDS, Ask, JsonQuestions, count_of, expecting
 from gateway.engine.wire.engine_client import EngineClient, Sent
 from gateway.engine.wire.vllm_json import (

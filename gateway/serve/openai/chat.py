@@ -16,7 +16,6 @@ from starlette.routing import Route
 from gateway.agent import Agent, AnswerOptions, Conversation
 from gateway.agent.events import Emit
 from gateway.config import LimitsConfig
-from gateway.engine.control_tokens import spelled
 from gateway.engine.interface import Message
 from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
@@ -27,6 +26,7 @@ from gateway.serve.generation.answers import Answering, ApiForm, StreamedAnswer,
 from gateway.serve.http.request_parts import must_be_json, read_body
 from gateway.serve.openai.chat_reply import ChatReply, ChoicesReply, event_bytes, openai_form
 from gateway.serve.openai.chat_request import ChatRequest
+from gateway.toolcalls.stream.spelling import spelled
 
 
 class ChatEndpoint:

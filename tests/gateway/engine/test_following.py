@@ -2,8 +2,7 @@
 
 import pytest
 
-from gateway.engine.control_tokens import MarkerGuard
-from gateway.engine.rendering.foreign_text import Fit, ForeignText, Signs
+from gateway.engine.rendering.foreign_text import Fit, ForeignText, MarkerGuard, Signs
 from gateway.engine.rendering.scaffold import (
     Following,
     Scaffold,

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.interface import Message
-from gateway.engine.rendering.foreign_text import ForeignText, Signs
+from gateway.engine.rendering.foreign_text import ForeignText, MarkerGuard, Signs
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import EngineRefused, TemplateRefused

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.rendering.foreign_text import (
     Fit,
     ForeignText,
+    MarkerGuard,
     Signs,
-    checked_options,
     find_marks,
     pieces_between,
     restored,
@@ -19,6 +18,7 @@ from gateway.engine.rendering.foreign_text import (
 from gateway.engine.rendering.prompt_ids import Part, PieceCache, Region, content_region, rendered_ids
 from gateway.engine.rendering.scaffold import joined
 from gateway.engine.rendering.template import argument_characters, is_json_result
+from gateway.engine.start.ready_engine import checked_options
 from gateway.errors import RequestInvalid
 from leaf_sdk.testing import tiny_map
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.engine.control_tokens import MarkerGuard
-from gateway.engine.rendering.foreign_text import ForeignText, Signs, find_marks, restored
+from gateway.engine.rendering.foreign_text import ForeignText, MarkerGuard, Signs, find_marks, restored
 from gateway.engine.rendering.prompt_ids import Known, turn_regions
 from leaf_sdk.testing import tiny_map
 

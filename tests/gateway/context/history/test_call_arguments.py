@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.context.history.client_messages import RETOLD, checked_messages
 from gateway.context.history.template_messages import ARGUMENT_MARKS, with_readable_calls
-from gateway.engine.control_tokens import MarkerGuard
-from gateway.engine.rendering.foreign_text import ForeignText, Signs, restored
+from gateway.engine.rendering.foreign_text import ForeignText, MarkerGuard, Signs, restored
 from gateway.errors import RequestInvalid
 
 USER = {"role": "user", "content": "hi"}
