@@ -19,8 +19,7 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from gateway.engine.interface import Message
-from gateway.toolcalls.schema.keywords import BY_NAME, DATA
-from gateway.toolcalls.schema.kinds import escaped, steps, unquoted
+from gateway.toolcalls.schema.keywords import BY_NAME, DATA, escaped, steps, unquoted
 
 _PAD = "\n" * 7
 """The outer padding of a mark: a template that strips line ends strips it. Its length sets it apart from the

@@ -20,7 +20,7 @@ from gateway.engine.interface import Message, shared_prefix
 from gateway.escape import cut_text
 from gateway.observe.logs import get_logger
 from gateway.toolcalls.grammar.exact import has_too_many_ways
-from gateway.toolcalls.schema.kinds import dead_references
+from gateway.toolcalls.schema.keywords import dead_references
 from gateway.toolcalls.schema.spec import ToolSpec
 
 Numbered = tuple[int | None, Message]

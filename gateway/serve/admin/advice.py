@@ -16,7 +16,7 @@ from gateway.escape import escape_text
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.result_tokens import TextPart, read_parts
 from gateway.proxy.upstream.items.item_reader import MalformedField
-from gateway.toolcalls.schema.kinds import dead_references
+from gateway.toolcalls.schema.keywords import dead_references
 from leaf_sdk.leaf.verify import check_ids
 from leaf_sdk.vocab import TokenMap
 

@@ -17,7 +17,7 @@ from gateway.engine.rendering.foreign_text import ForeignText, MarkerGuard, Sign
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import EngineRefused, TemplateRefused
-from gateway.toolcalls.schema.kinds import resolve
+from gateway.toolcalls.schema.keywords import resolve
 from leaf_sdk.vocab import TokenMap
 from tests.gateway.toolcalls.unconverted_schemas import CLASSES
 

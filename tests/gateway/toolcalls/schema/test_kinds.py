@@ -4,15 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.toolcalls.schema.kinds import (
-    ALL,
-    STRING,
-    KindsInside,
-    every_option,
-    kinds_of,
-    named_kinds,
-    options_of,
-)
+from gateway.toolcalls.schema.kinds import ALL, STRING, KindsInside, every_option, kinds_of, named_kinds, options_of
 
 
 def nested(levels: int) -> dict[str, Any]:
