@@ -28,7 +28,7 @@ EQUIVALENT: Final = {
     "gateway/breaker.py: self._current + 1  ->  self._current - 1": "any number that was not given before is as good",
     "gateway/app/loop_watch.py: perf_counter() - beat > self._longest + _PACE  ->  "
     "perf_counter() - beat >= self._longest + _PACE": _MADE_UP,
-    "gateway/context/memory/history.py: if len(results) < 2:  ->  if False:": _SHORT_CUT,
+    "gateway/context/memory/history.py: len(results) > 1  ->  len(results) >= 1": _SHORT_CUT,
     "gateway/context/history/client_messages.py: if isinstance(content, str):  ->  if False:": _SHORT_CUT,
     "gateway/deadlines.py: number < self._next  ->  number <= self._next": "the step that is awaited is known",
     "gateway/engine/rendering/foreign_text.py: 200  ->  400": _SHORT_CUT,

@@ -158,7 +158,10 @@ class Composer:
         if turn is None or len(results) != len(turn.calls) or len(new) != max(len(results), 1):
             return None
         template, token_map = self.ready.template, self.ready.token_map
-        if any(map(_is_json, new)) and await template.reads_results():
+        # Only the ids of a lived result are kept, so it may be JSON.
+        if any(each.lived is not None or is_json_result(each.message) for each in results) and (
+            await template.reads_results()
+        ):
             return None
         sources = None if self.definitions is None else SourceTrail(len(held))
         earlier = calls_of_turns([each.message for each in recalled.lived[:-1]])
@@ -173,18 +176,21 @@ class Composer:
                 return None
         except TemplateRefused:
             return None
-        contents = [scaffold.fitted(n, _content(each, token_map), token_map) for n, each in enumerate(new)]
+        contents: list[Sequence[int]] = []
         pieces = [*scaffold.pieces]
-        for number, turn in enumerate(new):
-            if turn.lived is None:
-                ids, after = joined(contents[number], pieces[number + 1], token_map)
-                contents[number], pieces[number + 1] = ids, tuple(after)
+        for number, (message, lived) in enumerate((each.message, each.lived) for each in new):
+            ids = token_map.encode(str(message.get("content") or "")) if lived is None else lived.ids
+            ids = scaffold.fitted(number, ids, token_map)
+            if lived is None:
+                ids, after = joined(ids, pieces[number + 1], token_map)
+                pieces[number + 1] = tuple(after)
+            contents.append(ids)
         context.splice(
             Scaffold(tuple(pieces), scaffold.fits),
             contents,
             () if sources is None else spans_of_new(recalled, contents, self.asked.owner_of),
         )
-        context.note_question(_question((*recalled.lived, *new), len(context.ids)))
+        context.question = _question((*recalled.lived, *new), len(context.ids))
         return context
 
     def _shape(self, recalled: Recalled) -> Shape:
@@ -235,15 +241,6 @@ def _question(turns: Sequence[Turn], size: int) -> int:
     answer = turns[last + 1].lived
     start = answer.turn.start if answer is not None and answer.turn is not None else None
     return start if start is not None and start < size else 0
-
-
-def _is_json(turn: Turn) -> bool:
-    # Only the ids of a lived result are kept, so it may be JSON.
-    return turn.message["role"] == "tool" and (turn.lived is not None or is_json_result(turn.message))
-
-
-def _content(turn: Turn, token_map: TokenMap) -> Sequence[int]:
-    return turn.lived.ids if turn.lived is not None else token_map.encode(str(turn.message.get("content") or ""))
 
 
 def _message(lived: Lived, text: str, fmt: Format, *, calls_as_text: bool) -> Message:

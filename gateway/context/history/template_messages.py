@@ -10,7 +10,8 @@ token but those around a whole block of reasoning at its beginning. It checks si
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import dropwhile, takewhile
+from contextlib import suppress
+from itertools import chain, dropwhile, takewhile
 from typing import Any, Final, cast
 
 from gateway.context.memory import RETOLD, Turn, retold
@@ -105,19 +106,12 @@ def _message(message: Message, named: list[str]) -> Message:
 def _call(call: Mapping[str, Any], named: list[str]) -> Mapping[str, Any]:
     function: Mapping[str, Any] = call["function"]
     arguments = str(function.get("arguments") or "{}")
-    if _is_readable(arguments):
-        return call
+    # Python refuses to read integers of more than 4,300 digits; nobody needs their values here.
+    with suppress(ValueError, RecursionError):
+        if not _is_deep(json.loads(arguments, parse_constant=_no_number, parse_int=str)):
+            return call
     named.append(str(function["name"]))
     return {**call, "function": {**function, "arguments": json.dumps({STAND_IN: arguments}, ensure_ascii=False)}}
-
-
-def _is_readable(arguments: str) -> bool:
-    try:
-        # Python refuses to read integers of more than 4,300 digits; nobody needs their values here.
-        value: object = json.loads(arguments, parse_constant=_no_number, parse_int=str)
-    except (ValueError, RecursionError):
-        return False
-    return not _is_deep(value)
 
 
 def _no_number(name: str) -> None:
@@ -142,8 +136,9 @@ def _is_deep(value: object) -> bool:
 
 async def in_their_places(messages: Sequence[Message], template: ChatTemplate) -> Sequence[Message]:
     """The messages in a form in which the template shows each of them at its place."""
-    later = dropwhile(_is_system, messages)
-    if not any(map(_is_system, later)) or await template.shows_late_system():
+    if "system" not in dropwhile("system".__eq__, [each["role"] for each in messages]) or (
+        await template.shows_late_system()
+    ):
         return messages
     return merged(messages)
 
@@ -254,7 +249,12 @@ def _call_as_text(message: Message, fmt: Format) -> Message:
 
 def check_size(messages: Sequence[Message], context: int) -> None:
     """Refuse messages that can't fit before they are tokenized. Raises `ContextExceeded`."""
-    check_length(sum(_length(each) for message in messages for each in retold(message)), context, "messages")
+    characters = 0
+    for message in chain.from_iterable(map(retold, messages)):
+        characters += len(str(message.get("content") or ""))
+        for call in message.get("tool_calls") or ():
+            characters += len(str(call["function"].get("arguments") or ""))
+    check_length(characters, context, "messages")
 
 
 def check_length(characters: int, context: int, param: str) -> None:
@@ -265,13 +265,6 @@ def check_length(characters: int, context: int, param: str) -> None:
     if characters > context * _CHARACTERS_PER_ID:
         words = f"{param}: {characters} characters are too many; the engine's context holds {context} tokens"
         raise ContextExceeded(words, characters // _USUAL_CHARACTERS, context, param=param)
-
-
-def _length(message: Message) -> int:
-    length = len(str(message.get("content") or ""))
-    for call in message.get("tool_calls") or ():
-        length += len(str(call["function"].get("arguments") or ""))
-    return length
 
 
 def begun_text(messages: Sequence[Message]) -> str:

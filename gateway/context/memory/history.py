@@ -64,7 +64,7 @@ class Shown:
         if other.reasoning.strip() not in ("", self.reasoning.strip()) or len(other.calls) != len(self.calls):
             return False
         return all(
-            _is_same_call(ours, theirs, schemas.get(ours.name, {}))
+            ours.arguments == theirs.arguments or _is_same_call(ours, theirs, schemas.get(ours.name, {}))
             for ours, theirs in zip(self.calls, other.calls, strict=True)
         )
 
@@ -140,13 +140,9 @@ def shown_of(message: Message) -> Shown:
     calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     content = str(message.get("content") or "")
-    return Shown(content, reasoning if isinstance(reasoning, str) else "", tuple(map(call_of, calls)))
-
-
-def call_of(call: Mapping[str, Any]) -> Call:
-    """A call from OpenAI's shape."""
-    function = call["function"]
-    return Call(str(call.get("id") or ""), str(function["name"]), str(function.get("arguments") or "{}"))
+    functions = ((str(call.get("id") or ""), call["function"]) for call in calls)
+    shown = tuple([Call(known, str(each["name"]), str(each.get("arguments") or "{}")) for known, each in functions])
+    return Shown(content, reasoning if isinstance(reasoning, str) else "", shown)
 
 
 def ordered_results(turns: Sequence[T], message_of: Callable[[T], Message]) -> list[T]:
@@ -159,22 +155,19 @@ def ordered_results(turns: Sequence[T], message_of: Callable[[T], Message]) -> l
         if message["role"] == "tool":
             results.append(turn)
             continue
-        ordered += _by_call(results, calls, message_of)
+        ordered += _by_call(results, calls, message_of) if len(results) > 1 else results
         ordered.append(turn)
         results, calls = [], message.get("tool_calls") or ()
-    return ordered + _by_call(results, calls, message_of)
+    return ordered + (_by_call(results, calls, message_of) if len(results) > 1 else results)
 
 
 def _by_call(results: list[T], calls: Sequence[Mapping[str, Any]], message_of: Callable[[T], Message]) -> list[T]:
-    if len(results) < 2:
-        return results
     place = {str(call.get("id")): number for number, call in enumerate(calls)}
     return sorted(results, key=lambda result: place.get(str(message_of(result).get("tool_call_id")), len(place)))
 
 
 def _is_same_call(ours: Call, theirs: Call, schema: Mapping[str, Any]) -> bool:
-    if ours.arguments == theirs.arguments:
-        return True
+    """Whether two texts of arguments mean the same call."""
     mine, other = _value(ours.arguments), _value(theirs.arguments)
     if ours.id and ours.id == theirs.id:
         return _is_completed(mine, other, schema)

@@ -288,7 +288,7 @@ class RequestFigures:
         return {
             "prompt_tokens": self.prompt,
             "cached_tokens": self.cached,
-            "processed_tokens": self.processed,
+            "processed_tokens": self.prompt - self.cached,
             "held": self.held,
             "reused": self.reused,
             "lost": self.recomputed,

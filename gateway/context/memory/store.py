@@ -6,7 +6,7 @@ Answers never change: two requests may continue from one. Bounded in bytes; the 
 principal that has the most is dropped first. It renders nothing and never waits.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
@@ -59,7 +59,7 @@ class ConversationMemory:
         """By digest, the newest first."""
         self._summed_up: dict[bytes, Remembered] = {}
         """By digest of the summary, the answer up to which it stands for the conversation."""
-        self._last: dict[str, OrderedDict[int, Remembered]] = {}
+        self._last: defaultdict[str, OrderedDict[int, Remembered]] = defaultdict(OrderedDict)
         """By owner, the answers that nothing follows; the least recently used first."""
         self._sizes: Counter[str] = Counter()
         self._forgotten: OrderedDict[bytes, bool] = OrderedDict()
@@ -138,7 +138,7 @@ class ConversationMemory:
         # Answers before it may have been dropped while it was made: they are added again, so that they are counted.
         missing: list[Remembered] = []
         each: Remembered | None = node
-        while each is not None and not self._has(each):
+        while each is not None and each not in self._found.get(each.digest, ()):
             missing.append(each)
             each = each.before
         for each in reversed(missing):
@@ -158,9 +158,6 @@ class ConversationMemory:
                 self._sizes[node.owner] -= node.record.size
                 node.record = None
 
-    def _has(self, node: Remembered) -> bool:
-        return node in self._found.get(node.digest, ())
-
     def _add(self, node: Remembered) -> None:
         self.changes += 1
         self._found.setdefault(node.digest, []).insert(0, node)
@@ -169,8 +166,8 @@ class ConversationMemory:
             self._summed_up[node.summary] = node
         if node.before is not None:
             node.before.followers += 1
-            self._leaves(node.owner).pop(id(node.before), None)
-        self._leaves(node.owner)[id(node)] = node
+            self._last[node.owner].pop(id(node.before), None)
+        self._last[node.owner][id(node)] = node
 
     def _make_room(self, owner: str) -> None:
         several = len(self._sizes) > 1
@@ -189,7 +186,7 @@ class ConversationMemory:
     def _drop(self, node: Remembered) -> None:
         """Drop an answer that nothing follows."""
         self.changes += 1
-        leaves = self._leaves(node.owner)
+        leaves = self._last[node.owner]
         del leaves[id(node)]
         alike = self._found[node.digest]
         alike.remove(node)
@@ -209,12 +206,9 @@ class ConversationMemory:
 
     def _touch(self, node: Remembered) -> None:
         self.changes += 1
-        leaves = self._leaves(node.owner)
+        leaves = self._last[node.owner]
         if id(node) in leaves:
             leaves.move_to_end(id(node))
-
-    def _leaves(self, owner: str) -> OrderedDict[int, Remembered]:
-        return self._last.setdefault(owner, OrderedDict())
 
 
 def _summary_digest(owner: str, text: str) -> bytes:

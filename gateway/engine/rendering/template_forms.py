@@ -224,7 +224,7 @@ class ToolForms:
 
     def offered(self, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
         """The tools themselves, without those that are left out."""
-        return tuple(tool for tool in tools if self.left_out(tool) is None)
+        return tuple(tool for tool in tools if self.left_out(tool) is None) if self._forms else tuple(tools)
 
     def left_out(self, tool: ToolSpec) -> ToolFault | None:
         """Why a tool is left out; None: it is not."""
@@ -237,8 +237,11 @@ class ToolForms:
         for tool in tools:
             if (known := self._known(tool)) is not None:
                 found.append(known[1])
-            if dead := self._dead_references(tool.parameters):
-                found.append(ToolFault(server_of(tool.name), tool.name, nowhere(dead)))
+            schema = self._schema(tool.parameters)
+            if schema.dead is None:
+                schema.dead = dead_references(tool.parameters)
+            if schema.dead:
+                found.append(ToolFault(server_of(tool.name), tool.name, nowhere(schema.dead)))
                 self.report(found[-1])
         return found
 
@@ -248,12 +251,6 @@ class ToolForms:
         if known.loose is None:
             known.loose = has_too_many_ways(tool.parameters)
         return known.loose
-
-    def _dead_references(self, schema: Mapping[str, Any]) -> list[str]:
-        known = self._schema(schema)
-        if known.dead is None:
-            known.dead = dead_references(schema)
-        return known.dead
 
     def _schema(self, schema: Mapping[str, Any]) -> _Schema:
         known = self._schemas.get(id(schema))
