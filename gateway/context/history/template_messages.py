@@ -50,7 +50,11 @@ def with_readable_calls(messages: Sequence[Message]) -> tuple[Sequence[Message],
     Arguments that are JSON but no object stay as they are, for the memory to recognise: the rendering wraps them
     (`engine/rendering/foreign_text.py`). Raises `RequestInvalid` where the arguments hold too many values to be read.
     """
-    _check_marks(messages)
+    calls = (call for message in messages for call in message.get("tool_calls") or ())
+    texts = [str(call["function"].get("arguments") or "") for call in calls]
+    # Each mark takes a character at least, so that most arguments need not be searched.
+    if sum(map(len, texts)) > ARGUMENT_MARKS:
+        _check_marks(texts)
     named: list[str] = []
     changed = [_message(message, named) for message in messages]
     if not named:
@@ -64,11 +68,8 @@ def with_readable_calls(messages: Sequence[Message]) -> tuple[Sequence[Message],
     return changed, (Diagnostic("history", words),)
 
 
-def _check_marks(messages: Sequence[Message]) -> None:
-    calls = (call for message in messages for call in message.get("tool_calls") or ())
-    texts = [str(call["function"].get("arguments") or "") for call in calls]
-    # Each takes a character at least, so that most arguments need not be searched.
-    if sum(map(len, texts)) <= ARGUMENT_MARKS or sum(map(_marks, texts)) <= ARGUMENT_MARKS:
+def _check_marks(texts: Sequence[str]) -> None:
+    if sum(map(_marks, texts)) <= ARGUMENT_MARKS:
         return
     bare = [without_escapes(text.encode(errors="replace")) for text in texts]
     # Behind a mark there is one text at most, and one without any in each call.

@@ -130,7 +130,7 @@ class DefinedTools:
 
         `owned`: names of the tools that came with the request.
         """
-        known, new = self.newest, list[DefinedTool]()
+        known, new = {each.name: each.digest for each in self.entries}, list[DefinedTool]()
         for name, tool in {tool.name: tool for tool in tools}.items():
             digest, size = digests.of(tool)
             if known.get(name) != digest:
@@ -226,7 +226,7 @@ def completed(
         return defined.having(earlier, BEGINNING, *more)
     place = _place(messages, known, ran)
     # A tool that was found and has changed since is defined anew, like any other.
-    found_before = [deferred[name].spec for name in defined.newest if name in deferred]
+    found_before = [deferred[name].spec for name in defined.newest if name in deferred] if deferred else ()
     return defined if place is None else defined.having([*tools, *found_before], place, *more)
 
 

@@ -226,16 +226,11 @@ def _is_echoed(
         each = each.before
     same = each is None or echoed[id(each)]
     for each in reversed(unknown):
-        same = same and _is_answer(each, history, schemas)
+        start = each.before.place + 1 if each.before is not None else 0
+        same = same and history.strangers(start, each.place) == each.strangers
+        same = same and each.shown.is_echoed_by(history.shown[each.place], schemas)
         echoed[id(each)] = same
     return same
-
-
-def _is_answer(node: Remembered, history: History, schemas: Mapping[str, Mapping[str, Any]]) -> bool:
-    start = node.before.place + 1 if node.before is not None else 0
-    if history.strangers(start, node.place) != node.strangers:
-        return False
-    return node.shown.is_echoed_by(history.shown[node.place], schemas)
 
 
 def recalled(node: Remembered, messages: Sequence[Message]) -> Recalled:
