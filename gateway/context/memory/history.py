@@ -256,14 +256,15 @@ class Misses:
 
     def note(self, number: int, owner: str, root: bytes, messages: Sequence[Message], held: int) -> None:
         """Keep a conversation that has a new answer. `root`: its `root_digest`, of everything except its messages."""
-        self._forget(number)
+        old = self._last.pop(number, None)
+        self._size -= 0 if old is None else old.size
         size = sum(_MESSAGE_BYTES + len(str(message.get("content") or "")) for message in messages)
         if size > self._most:
             return
         self._last[number] = _Conversation(owner, root, messages, held, size)
         self._size += size
         while self._size > self._most:
-            self._forget(next(iter(self._last)))
+            self._size -= self._last.popitem(last=False)[1].size
 
     def explain(self, owner: str, root: bytes, messages: Sequence[Message]) -> Miss:
         """Say what has changed in a request for which nothing was recalled."""
@@ -288,10 +289,6 @@ class Misses:
         kept = self._last.get(number)
         users = () if kept is None else (each for each in reversed(kept.messages) if each["role"] == "user")
         return next((_text(each) for each in users), None)
-
-    def _forget(self, number: int) -> None:
-        if (old := self._last.pop(number, None)) is not None:
-            self._size -= old.size
 
 
 def _likeness(was: Sequence[Message], now: Sequence[Message]) -> tuple[int, bool]:

@@ -219,6 +219,8 @@ class ToolForms:
 
     def rendered(self, tools: Sequence[ToolSpec]) -> list[ToolSpec]:
         """The tools as the template gets them, without those that are left out."""
+        if not self._forms:
+            return list(tools)
         forms = (tool if (known := self._known(tool)) is None else known[0] for tool in tools)
         return [form for form in forms if form is not None]
 
@@ -228,14 +230,14 @@ class ToolForms:
 
     def left_out(self, tool: ToolSpec) -> ToolFault | None:
         """Why a tool is left out; None: it is not."""
-        known = self._known(tool)
+        known = self._known(tool) if self._forms else None
         return None if known is None or known[0] is not None else known[1]
 
     def faults(self, tools: Sequence[ToolSpec], server_of: Callable[[str], str | None]) -> list[ToolFault]:
         """What is wrong with some of these tools. `server_of`: returns the server of a tool, by its name."""
         found: list[ToolFault] = []
         for tool in tools:
-            if (known := self._known(tool)) is not None:
+            if self._forms and (known := self._known(tool)) is not None:
                 found.append(known[1])
             schema = self._schema(tool.parameters)
             if schema.dead is None:
@@ -263,8 +265,6 @@ class ToolForms:
         return known
 
     def _known(self, tool: ToolSpec) -> tuple[ToolSpec | None, ToolFault] | None:
-        if not self._forms:
-            return None
         key = self._key(tool)
         if key in self._forms:
             self._forms.move_to_end(key)

@@ -116,16 +116,10 @@ class LeftBehind:
         """Remember a generation, including its prompt. Generations that it continues are forgotten."""
         if self.several:
             return
-        for before in [each for each in self._held if ids[: len(each)] == each]:
-            self._forget(before)
-        self._held.append(ids)
-        self.size += len(ids)
+        self._held = [*(each for each in self._held if ids[: len(each)] != each), ids]
+        self.size = sum(map(len, self._held))
         while len(self._held) > self._max_entries or self.size > self._max_ids:
-            self._forget(self._held[0])
-
-    def _forget(self, ids: list[int]) -> None:
-        self._held.remove(ids)
-        self.size -= len(ids)
+            self.size -= len(self._held.pop(0))
 
 
 class SlotTable:
@@ -195,7 +189,10 @@ class SlotTable:
         swapper, at_rest = self.swapper, self._at_rest
         await self._turn(prompt, owner, hints, alone=alone)
         self._left.enter(owner)
-        slot = self._choose(prompt, owner, hints)
+        if swapper is not None and swapper.adopted.is_set():
+            slot = swapper.choose(self._free, prompt, owner, hints)
+        else:
+            slot = continued(self._free, prompt, owner) or longest_rested(self._free)
         self._free.remove(slot)
         self._clock += 1
         slot.used = self._clock
@@ -205,8 +202,9 @@ class SlotTable:
             there, held = self._own(slot, prompt, owner) if pinned is not None else 0, slot.ids
             # How far a cache that can't be cut goes back may depend on what others left in it; its end does not.
             known = there if slot.checkpoints is None or slot.reused(prompt) == len(slot.ids) else 0
-            adopted = swapper is not None and swapper.adopted.is_set()
-            found = await swapper.prepare(slot, prompt, owner, hints) if adopted else 0
+            found = 0
+            if swapper is not None and swapper.adopted.is_set():
+                found = await swapper.prepare(slot, prompt, owner, hints)
             in_slot = there if slot.ids is held else self._own(slot, prompt, owner)
             slot.mixed = slot.mixed or slot.owner not in (None, owner)
             place = self._place(slot, prompt, owner, pinned, max(known, found), in_slot)
@@ -331,11 +329,6 @@ class SlotTable:
                 f"slot {slot.number} of the engine is still busy with a generation that was cancelled; try again"
             )
         return slot.number
-
-    def _choose(self, prompt: list[int], owner: str, hints: Hints) -> Slot:
-        if self.swapper is not None and self.swapper.adopted.is_set():
-            return self.swapper.choose(self._free, prompt, owner, hints)
-        return continued(self._free, prompt, owner) or longest_rested(self._free)
 
     async def _turn(self, prompt: list[int], owner: str, hints: Hints, *, alone: bool) -> None:
         if self._waiting.total() >= _QUEUE:
