@@ -124,7 +124,7 @@ class Observer:
 
 @dataclass(slots=True)
 class Context:
-    """Everything that the model was given or wrote, in order. Only its own methods change its ids."""
+    """Everything that the model was given or wrote, in order. Only its own methods change it."""
 
     ids: list[int]
     earlier: tuple[int, ...] = ()
@@ -166,6 +166,10 @@ class Context:
         self.last, self.begun = turn, ()
         if self.sources is not None:
             self.sources.add([span_without_tool("model", len(ids))])
+
+    def note_question(self, ids: int) -> None:
+        """Note how many ids stand before the model's first turn after the user's last message; 0: it is not known."""
+        self.question = ids
 
     def begin_turn(self, ids: Sequence[int]) -> None:
         """Append what a client has written of the model's turn."""

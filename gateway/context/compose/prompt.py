@@ -190,7 +190,7 @@ class Composer:
             contents,
             () if sources is None else spans_of_new(recalled, contents, self.asked.owner_of),
         )
-        context.question = _question((*recalled.lived, *new), len(context.ids))
+        context.note_question(_question((*recalled.lived, *new), len(context.ids)))
         return context
 
     def _shape(self, recalled: Recalled) -> Shape:

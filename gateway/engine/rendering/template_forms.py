@@ -237,13 +237,13 @@ class ToolForms:
         """What is wrong with some of these tools. `server_of`: returns the server of a tool, by its name."""
         found: list[ToolFault] = []
         for tool in tools:
-            if self._forms and (known := self._known(tool)) is not None:
-                found.append(known[1])
-            schema = self._schema(tool.parameters)
-            if schema.dead is None:
-                schema.dead = dead_references(tool.parameters)
-            if schema.dead:
-                found.append(ToolFault(server_of(tool.name), tool.name, nowhere(schema.dead)))
+            if self._forms and (changed := self._known(tool)) is not None:
+                found.append(changed[1])
+            known = self._schema(tool.parameters)
+            if known.dead is None:
+                known.dead = dead_references(tool.parameters)
+            if known.dead:
+                found.append(ToolFault(server_of(tool.name), tool.name, nowhere(known.dead)))
                 self.report(found[-1])
         return found
 

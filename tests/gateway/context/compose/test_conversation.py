@@ -158,6 +158,13 @@ def test_turn_of_the_model_ends_what_the_client_began() -> None:
     assert context.sources.spans == [Span("model", 2)]
 
 
+def test_question_is_noted() -> None:
+    context = Context([])
+    context.note_question(7)
+
+    assert context.question == 7
+
+
 def test_calls_of_turns_are_counted_where_there_are_any() -> None:
     turns = [{"tool_calls": [1, 2]}, {}, {"tool_calls": []}, {"tool_calls": None}, {"tool_calls": [1]}]
 
