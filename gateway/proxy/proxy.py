@@ -261,14 +261,14 @@ class Proxy:
         offered = self._changes.offered
         if not principal.alone:
             offered = tuple(self._router.resolver.entries(offered, principal))
-        if not principal.is_limited:
+        if not offered or not principal.is_limited:
             return offered
         return tuple(entry for entry in offered if principal.may_call(entry.server, entry.name))
 
     def model_tools(self, principal: Principal = ANYBODY) -> Sequence[ToolEntry]:
         """The same as `tools`, as models are offered them: under aliases where a model API would refuse a name."""
         entries = self.tools(principal)
-        return entries if self.config.safe_names is False else self._catalog.under_aliases(entries)
+        return self._catalog.under_aliases(entries) if entries and self.config.safe_names is not False else entries
 
     def on_tools_changed(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever what `tools()` returns has changed; it must be quick and must not raise."""
