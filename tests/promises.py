@@ -283,7 +283,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     "`prefill.py` processes what precedes a result while the tool works.": (
         "tests/gateway/agent/test_prefill.py::test_what_was_processed_ahead_of_time_counts_as_processed_once",
     ),
-    "Among several engines `members.py` chooses which answers; if one is lost, `gateway/agent/generate/recovery.py` continues on another.": (
+    "Among several engines `members.py` chooses which answers; if one is lost, `gateway/agent/generate/generation.py` continues on another.": (
         "tests/gateway/engine/test_homes.py::test_homes_are_spread_evenly",
         "tests/gateway/agent/test_failover.py::test_an_answer_goes_on_with_the_ids_that_are_there_wherever_it_is_lost",
     ),
