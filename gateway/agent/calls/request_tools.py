@@ -89,6 +89,10 @@ class ToolOffers:
         """The tools that can be called now on a principal's behalf, with their servers."""
         return self._proxy.model_tools(principal)
 
+    def entry(self, name: str) -> ToolEntry | None:
+        """The tool of this name, whoever may call it; None: there is no such tool."""
+        return next((entry for entry in self._proxy.model_tools() if entry.name == name), None)
+
     def servers(self, principal: Principal) -> frozenset[str]:
         """Names of the servers that a principal may see."""
         return frozenset(each.name for each in self._proxy.statuses() if principal.sees(each.name))

@@ -236,7 +236,7 @@ class Generation:
         conversation.guessed = output.guessed
         stopped = end is None or end.reason == "stop"
         in_slot = place.in_slot if place is not None else 0
-        return GenerationResult(stopped, tuple(output.calls), output.shown, stats, output.stop, in_slot)
+        return GenerationResult(stopped, tuple(output.calls), len(output.indexes), stats, output.stops.found, in_slot)
 
     def _count(self, end: GenerationEnd | None, seconds: float) -> None:
         if end is None:
