@@ -21,10 +21,9 @@ from gateway.engine.interface import Message
 from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
-from gateway.serve.auth.identity import principal_of
 from gateway.serve.codec.frames import FrameResponder
 from gateway.serve.generation.answers import Answering, ApiForm, StreamedAnswer, WholeAnswer
-from gateway.serve.http.request_parts import must_be_json, read_body
+from gateway.serve.http.request_parts import must_be_json, principal_of, read_body
 from gateway.serve.openai.chat_reply import ChatReply, ChoicesReply, event_bytes, openai_form
 from gateway.serve.openai.chat_request import ChatRequest
 

@@ -23,7 +23,8 @@ from gateway.agent.events import (
 from gateway.context.memory import RequestFigures
 from gateway.serve.generation.account import Account, Spell, logprob_entry
 from gateway.serve.generation.answers import ApiForm, Chunk, Reply
-from gateway.serve.http.errors import error_answer, new_request_id
+from gateway.serve.http.errors import error_answer
+from gateway.serve.http.request_parts import new_request_id
 from gateway.serve.openai.chat_request import CallShapes
 from gateway.toolcalls.stream.output_events import (
     CallArguments,

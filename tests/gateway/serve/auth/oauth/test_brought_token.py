@@ -15,8 +15,8 @@ from gateway.proxy.caller import CallerToken, Principal
 from gateway.serve.auth import oauth
 from gateway.serve.auth.bearer import ClientHeaders
 from gateway.serve.auth.guards import guard_endpoints
-from gateway.serve.auth.identity import principal_of
 from gateway.serve.auth.oauth import rights_of
+from gateway.serve.http.request_parts import principal_of
 
 from .issuer import RESOURCE, Issuer
 from .test_oauth import config_of, refusal_of
