@@ -26,9 +26,8 @@ from gateway.serve.generation.answers import Chunk
 from gateway.serve.generation.fields import FAIL_FAST, Ids, RequestModel
 from gateway.serve.http.errors import error_body
 from gateway.serve.http.request_parts import must_be_json, principal_of, read_body
-from gateway.serve.openai.chat import open_chat
+from gateway.serve.openai.chat import ChatRequest, open_chat
 from gateway.serve.openai.chat_reply import openai_form
-from gateway.serve.openai.chat_request import ChatRequest
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
