@@ -164,7 +164,7 @@ class Agent:
                 client_tools=names,
                 principal=principal,
                 server_of=offers.server_of,
-                may_call=choice.may_call,
+                may_call=choice.mode != "none",
                 model=model,
                 home=home,
                 diagnostics=(*unreadable, *odd, *((offered.note,) if offered.note is not None else ())),

@@ -34,23 +34,20 @@ class Machine:
 
     def feed(self, text: str) -> None:
         """Read the next piece of text, in parts: many steps look at all that has arrived and is not read yet."""
-        for start in range(0, max(len(text), 1), _PART):
-            self._feed(text[start : start + _PART])
-
-    def _feed(self, text: str) -> None:
         cursor = self._cursor
-        cursor.feed(text)
-        if self._running:
-            try:
-                self._running = next(self._run, _OVER) is not _OVER
-                if cursor.region_length > MAX_REGION:
-                    self._end_region()
-            except Exception as error:  # noqa: BLE001 - the only boundary: a bug in a format must not lose the answer
-                self._running = False
-                cursor.fail(error)
-        if not self._running:
-            # The format has ended or failed; the rest of the text must not be lost.
-            cursor.calls.content(cursor.take(len(cursor.buffer)))
+        for start in range(0, max(len(text), 1), _PART):
+            cursor.feed(text[start : start + _PART])
+            if self._running:
+                try:
+                    self._running = next(self._run, _OVER) is not _OVER
+                    if cursor.region_length > MAX_REGION:
+                        self._end_region()
+                except Exception as error:  # noqa: BLE001 - the only boundary: a bug in a format must not lose the answer
+                    self._running = False
+                    cursor.fail(error)
+            if not self._running:
+                # The format has ended or failed; the rest of the text must not be lost.
+                cursor.calls.content(cursor.take(len(cursor.buffer)))
 
     def close(self, text: str, *, whole: bool = False) -> None:
         """End the stream with its last text: half a character, which may have been part of a marker.

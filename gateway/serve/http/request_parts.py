@@ -16,7 +16,7 @@ from gateway.errors import RequestInvalid
 from gateway.protocol.json_text import without_escapes, without_strings
 from gateway.proxy.caller import ANYBODY, Principal
 from leaf_sdk.errors import BodyInvalid, BodyTooLarge
-from leaf_sdk.wire import Coding, Decoder, available_codings
+from leaf_sdk.wire import Decoder, available_codings
 
 # The headers of a request by name, read once for all layers that look at them.
 #
@@ -213,7 +213,11 @@ async def read_body(request: Request, bound: int, *, binary: bool = False) -> by
         BodyUnread: its content coding is unknown.
         RequestInvalid: it is damaged, or JSON with too many values.
     """
-    decoder = Decoder(_coding(request.headers.get("content-encoding", "identity")), bound)
+    named = request.headers.get("content-encoding", "identity")
+    coding = next((each for each in _AVAILABLE if each == named.strip().lower()), None)
+    if coding is None:
+        raise BodyUnread(f"Content-Encoding {named!r:.60} is not accepted here: send one of {', '.join(_AVAILABLE)}")
+    decoder = Decoder(coding, bound)
     received, sent = bytearray(), 0
     try:
         async for part in request.stream():
@@ -247,14 +251,6 @@ def check_values(body: bytes | bytearray) -> None:
 def _seems_too_much(body: bytes | bytearray) -> bool:
     """Whether a JSON text has too many marks of values; those in its strings count too."""
     return sum(map(body.count, (b"[", b"{", b":"))) > VALUES or body.count(b",") > _ITEMS
-
-
-def _coding(named: str) -> Coding:
-    name = named.strip().lower()
-    for coding in _AVAILABLE:
-        if name == coding:
-            return coding
-    raise BodyUnread(f"Content-Encoding {named!r:.60} is not accepted here: send one of {', '.join(_AVAILABLE)}")
 
 
 # A body in msgpack, decoded within bounds.

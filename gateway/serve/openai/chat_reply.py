@@ -188,13 +188,6 @@ class ChatReply(OpenAiReply):
             case _:
                 return self._tell(event)
 
-    def _tell(self, event: Event) -> list[Chunk]:
-        self._keep(event)
-        if not self._streams:
-            return []
-        delta = self._shapes.delta(event)
-        return [] if delta is None else [self._chunk(delta)]
-
     def _splice(self, event: IdsSpliced) -> list[dict[str, Any]]:
         """Ids that the model did not write, and where they belong in `token_ids`."""
         spliced: list[dict[str, Any]] = [
@@ -204,8 +197,8 @@ class ChatReply(OpenAiReply):
         self._spliced += spliced
         return spliced
 
-    def _keep(self, event: Event) -> None:
-        """Keep what the whole answer needs of the parser's events."""
+    def _tell(self, event: Event) -> list[Chunk]:
+        """Keep what the whole answer needs of an event of the parser's; return the chunks for it."""
         match event:
             case Content(text):
                 self._texts["content"].append(text)
@@ -221,6 +214,8 @@ class ChatReply(OpenAiReply):
                 self._account.add(event)
                 if kind == "truncated" and index is not None:
                     self._cut.add(index)
+        delta = self._shapes.delta(event) if self._streams else None
+        return [] if delta is None else [self._chunk(delta)]
 
     def completion(self) -> Chunk:
         """The whole answer. Call it after feeding `Finished`."""

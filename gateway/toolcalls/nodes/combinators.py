@@ -1,4 +1,4 @@
-"""The nodes that combine nodes: one after another, one of several, one many times.
+"""The nodes that combine nodes: one of several, one many times.
 
 Choices are predictive: they look at the literals with which an alternative can begin, and wait only while these don't
 decide. There is no backtracking, so no text is read twice.
@@ -9,7 +9,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import Grammar
-from gateway.toolcalls.nodes.readers import First, Lit, Node, Steps
+from gateway.toolcalls.nodes.readers import First, Lit, Node, Seq, Steps
 from gateway.toolcalls.stream.cursor import Cursor, Sight
 from gateway.toolcalls.stream.spelling import Spelling
 
@@ -27,48 +27,6 @@ def pick(at: Cursor, options: tuple[Node, ...]) -> Generator[None, None, Node | 
         else:
             return None
         yield
-
-
-@dataclass(frozen=True, slots=True, init=False)
-class Seq(Node):
-    """One node after another; a bare text is a literal."""
-
-    nodes: tuple[Node, ...]
-
-    def __init__(self, *nodes: Node | str) -> None:
-        object.__setattr__(self, "nodes", tuple(Lit(node) if isinstance(node, str) else node for node in nodes))
-
-    @property
-    def nullable(self) -> bool:
-        """Whether all of it may be missing."""
-        return all(node.nullable for node in self.nodes)
-
-    def first(self, spelling: Spelling) -> First:
-        """Return what the first nodes can begin with, up to the first node that can't be missing."""
-        texts: list[str] = []
-        for node in self.nodes:
-            first = node.first(spelling)
-            if first is None:
-                return None
-            texts.extend(first)
-            if not node.nullable:
-                return tuple(texts)
-        return None
-
-    def run(self, at: Cursor) -> Steps:
-        """Run the nodes in order; stop at the first that fails."""
-        for node in self.nodes:
-            if not (yield from node.run(at)):
-                return False
-        return True
-
-    def grammar(self, g: Grammar) -> str:
-        """Write the nodes side by side."""
-        return " ".join(filter(None, (node.grammar(g) for node in self.nodes)))
-
-    def children(self) -> tuple[Node, ...]:
-        """Return the nodes."""
-        return self.nodes
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -7,8 +7,8 @@ were seen to write instead.
 from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import MAX_CALLS, Grammar
-from gateway.toolcalls.nodes.combinators import Choice, Seq, lacks_closer, lacks_rest, pick, skip_spare
-from gateway.toolcalls.nodes.readers import First, Lit, Marker, Node, Space, Steps, take_one
+from gateway.toolcalls.nodes.combinators import Choice, lacks_closer, lacks_rest, pick, skip_spare
+from gateway.toolcalls.nodes.readers import First, Lit, Marker, Node, Seq, Space, Steps, take_one
 from gateway.toolcalls.stream.cursor import Cursor, Sight
 from gateway.toolcalls.stream.spelling import Spelling
 
