@@ -21,8 +21,7 @@ from gateway.agent.calls.request_tools import ToolOffers
 from gateway.agent.calls.tool_finder import FoundTools, ToolFinder
 from gateway.agent.events import KeptFigures, Source, ToolFinished
 from gateway.agent.results.compact_form import compacted
-from gateway.agent.results.result_reader import SPECS, Kept, ResultReader
-from gateway.agent.results.shown_ids import Selection
+from gateway.agent.results.result_reader import SPECS, Kept, ResultReader, Selection
 from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Conversation
 from gateway.context.result_store import ResultStore
