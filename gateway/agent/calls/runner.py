@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway.agent.calls.call_ids import cut, least_tokens, shorten, spelled_arguments
 from gateway.agent.calls.ledger import Ledger
 from gateway.agent.calls.request_tools import ToolOffers
 from gateway.agent.calls.tool_finder import FoundTools, ToolFinder
 from gateway.agent.events import KeptFigures, Source, ToolFinished
-from gateway.agent.results.compact_form import compacted
 from gateway.agent.results.result_reader import SPECS, Kept, ResultReader, Selection
+from gateway.agent.results.shorter_forms import compacted, cut, least_tokens, shorten
+from gateway.agent.results.spelled_ids import spelled_arguments
 from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Conversation
 from gateway.context.result_store import ResultStore

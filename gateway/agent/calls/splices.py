@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from gateway.agent.calls.call_ids import cut
 from gateway.agent.calls.runner import FinishedCall, RunningCalls
 from gateway.agent.events import SplicedPart
+from gateway.agent.results.shorter_forms import cut
 from gateway.agent.results.spelled_ids import whole_characters
 from gateway.context.compose.conversation import Conversation
 from gateway.engine.rendering.scaffold import Scaffold
