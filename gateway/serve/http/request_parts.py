@@ -16,7 +16,7 @@ from gateway.errors import RequestInvalid
 from gateway.protocol.json_text import without_escapes, without_strings
 from gateway.proxy.caller import ANYBODY, Principal
 from leaf_sdk.errors import BodyInvalid, BodyTooLarge
-from leaf_sdk.wire import Decoder, available_codings
+from leaf_sdk.wire import Coding, Decoder, available_codings
 
 # The headers of a request by name, read once for all layers that look at them.
 #
@@ -214,7 +214,8 @@ async def read_body(request: Request, bound: int, *, binary: bool = False) -> by
         RequestInvalid: it is damaged, or JSON with too many values.
     """
     named = request.headers.get("content-encoding", "identity")
-    coding = next((each for each in _AVAILABLE if each == named.strip().lower()), None)
+    name = named.strip().lower()
+    coding: Coding | None = next((each for each in _AVAILABLE if name == each), None)
     if coding is None:
         raise BodyUnread(f"Content-Encoding {named!r:.60} is not accepted here: send one of {', '.join(_AVAILABLE)}")
     decoder = Decoder(coding, bound)
