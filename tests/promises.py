@@ -254,7 +254,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
         "tests/gateway/agent/test_turn.py::test_stop_string_ends_the_answer_without_being_shown",
     ),
     "Arguments.": "the name of what follows",
-    "A bolt-on gets the run of the model's ids that spells its call, found by `gateway/agent/calls/call_ids.py` between the format's markers: the run begins and ends with whole tokens, and spells what the parser read.": (
+    "A bolt-on gets the run of the model's ids that spells its call, found by `gateway/agent/results/spelled_ids.py` between the format's markers: the run begins and ends with whole tokens, and spells what the parser read.": (
         "tests/gateway/agent/test_argument_ids.py::test_an_object_that_shares_a_token_with_something_else_is_not_sent_as_ids",
         "tests/gateway/agent/test_argument_ids.py::test_what_does_not_say_exactly_this_call_is_not_sent_as_ids",
     ),
@@ -283,7 +283,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     "`prefill.py` processes what precedes a result while the tool works.": (
         "tests/gateway/agent/test_prefill.py::test_what_was_processed_ahead_of_time_counts_as_processed_once",
     ),
-    "Among several engines `members.py` chooses which answers; if one is lost, `gateway/agent/generate/recovery.py` continues on another.": (
+    "Among several engines `members.py` chooses which answers; if one is lost, `gateway/agent/generate/generation.py` continues on another.": (
         "tests/gateway/engine/test_homes.py::test_homes_are_spread_evenly",
         "tests/gateway/agent/test_failover.py::test_an_answer_goes_on_with_the_ids_that_are_there_wherever_it_is_lost",
     ),

@@ -15,9 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.engine.pool.members import key_of, order_of
 from gateway.errors import GatewayError, NotAnswered
 from gateway.replicas import Replica, Replicas
-from gateway.serve.auth.identity import principal_of
-from gateway.serve.http.errors import SOON, ReplicaAnswer, error_answer, error_response, new_request_id
-from gateway.serve.http.request_parts import read_body
+from gateway.serve.http.errors import SOON, ReplicaAnswer, error_answer, error_response
+from gateway.serve.http.request_parts import new_request_id, principal_of, read_body
 from gateway.serve.messages.message_reply import form_of
 from gateway.serve.openai.chat_reply import OPENAI
 from gateway.serve.responses.items import named_by

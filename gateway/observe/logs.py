@@ -16,9 +16,8 @@ from typing import Any, Final, TextIO, cast
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
-from gateway.config.masking import MASK, mask_text, sounds_secret
 from gateway.errors import ConfigError
-from gateway.escape import cut_text, escape_text
+from gateway.escape import MASK, cut_text, escape_text, mask_text, sounds_secret
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 _TRACEBACK_CUT = 8000

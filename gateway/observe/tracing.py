@@ -18,8 +18,7 @@ from opentelemetry.propagators.composite import CompositePropagator
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, TracerProvider, get_current_span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from gateway.config.masking import mask_text
-from gateway.escape import escape_text
+from gateway.escape import escape_text, mask_text
 
 Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
 NetworkTransport = Literal["tcp", "pipe"]

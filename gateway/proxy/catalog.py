@@ -136,7 +136,7 @@ class Catalog:
 
     def under_aliases(self, entries: Sequence[ToolEntry]) -> Sequence[ToolEntry]:
         """The tools under names that every model API accepts; the same ones if all names are such."""
-        return tuple(map(self._under_alias, entries)) if self.aliases else entries
+        return tuple(map(self._under_alias, entries)) if self.aliases.listed else entries
 
     def _under_alias(self, entry: ToolEntry) -> ToolEntry:
         alias = self.aliases.alias_of(entry.name)

@@ -8,24 +8,24 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+from gateway.agent.calls.request_tools import ToolOffers
 from gateway.agent.events import ToolFinished
 from gateway.observe.audit import Audit, AuditLine, IdsSource
 from gateway.proxy.caller import Principal
-from gateway.proxy.proxy import Proxy
+from gateway.proxy.naming import ToolEntry
 from gateway.toolcalls.stream.output_events import CallClosed
 
 
 class Ledger:
-    """Records calls, where an audit log is configured."""
+    """Records calls in an audit log."""
 
-    def __init__(self, proxy: Proxy, audit: Audit | None) -> None:
-        self._proxy = proxy
+    def __init__(self, offers: ToolOffers, audit: Audit) -> None:
+        self._offers = offers
         self._audit = audit
 
     def told(self, principal: Principal, finished: ToolFinished, map_id: str, outcome: str) -> None:
         """Record a call whose result became ids. `outcome`: how it ended; `refused`: no server was asked."""
-        if self._audit is None:
-            return
+        entry = self._offers.entry(finished.name)
         both = finished.leaf_ids and finished.shim_ids
         source: IdsSource = (
             "mixed" if both else "leaf" if finished.leaf_ids else "shim" if finished.shim_ids else "none"
@@ -36,8 +36,8 @@ class Ledger:
                 endpoint="v1",
                 method="tools/call",
                 outcome=outcome,
-                server=self.server_of(finished.name),
-                tool=self._public_name(finished.name),
+                server=None if entry is None else entry.server,
+                tool=_public_name(entry, finished.name),
                 map=map_id,
                 source=source,
                 bytes_in=len(finished.arguments.encode("utf-8", "replace")),
@@ -51,16 +51,15 @@ class Ledger:
 
     def lost(self, principal: Principal, call: CallClosed, seconds: float | None) -> None:
         """Record a call whose result is not used. `seconds`: None where it did not end by itself."""
-        if self._audit is None:
-            return
+        entry = self._offers.entry(call.name)
         self._audit.record(
             AuditLine(
                 principal=principal.name,
                 endpoint="v1",
                 method="tools/call",
                 outcome="cancelled",
-                server=self.server_of(call.name),
-                tool=self._public_name(call.name),
+                server=None if entry is None else entry.server,
+                tool=_public_name(entry, call.name),
                 bytes_in=len(call.arguments.encode("utf-8", "replace")),
                 duration_ms=(seconds or 0.0) * 1000,
                 request_id=call.id,
@@ -68,12 +67,9 @@ class Ledger:
             )
         )
 
-    def server_of(self, name: str) -> str | None:
-        """The server of a tool; None where there is no such tool."""
-        return next((entry.server for entry in self._proxy.model_tools() if entry.name == name), None)
 
-    def _public_name(self, name: str) -> str:
-        return next((entry.alias_of or name for entry in self._proxy.model_tools() if entry.name == name), name)
+def _public_name(entry: ToolEntry | None, name: str) -> str:
+    return name if entry is None else entry.alias_of or name
 
 
 def _read(arguments: str) -> Mapping[str, Any]:

@@ -1,17 +1,17 @@
 """Ids beside the text that they spell: which ids hold a part of the text, and which lines.
 
-A part is widened to whole ids and whole characters, so that every slice of the ids is exact. Knows no tokenizer rules
-beyond the bytes of each id. Pure.
+A part is widened to whole ids and whole characters, so that every slice of the ids is exact. Also finds the ids that
+spell the arguments of a call. Knows no tokenizer rules beyond the bytes of each id. Pure.
 """
 
 import json
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, cast
 
 from leaf_sdk.vocab import TokenMap
 from leaf_sdk.vocab.utf8 import cuts_a_character
@@ -251,3 +251,58 @@ def _shown(text: bytes, start: int, end: int) -> tuple[int, int]:
     last = after if after >= 0 else min(end + _AROUND, len(text))
     # The place itself may be long.
     return first, max(min(last, start + 2 * _AROUND), start + 1)
+
+
+# The ids in which the model wrote the arguments of a call, for a tool that reads ids: the run of a region's ids that
+# begins and ends on token boundaries, and means what the parser read. Where there is none (arguments in tags, a
+# repaired brace, a marker that shares a token with the object), they go out as text. Nothing is encoded or decoded for
+# this: the bytes of each token are looked up.
+
+_NO_TEXT: Final = b"\xff"
+"""Stands for an id that the map does not have: no JSON contains this byte."""
+
+
+class ArgumentIds(NamedTuple):
+    """Ids that spell an object."""
+
+    ids: tuple[int, ...]
+    name: str | None
+    """The tool's name, where the ids spell a whole call; None: they spell only the arguments."""
+
+
+def spelled_arguments(
+    region: Sequence[int], token_map: TokenMap, name: str, arguments: Mapping[str, Any]
+) -> ArgumentIds | None:
+    """The ids between the markers of `region`, if they spell this call.
+
+    Args:
+        region: a closed call's ids, both markers included.
+        name: the tool's name as the model knows it.
+        arguments: what the parser read.
+    """
+    pieces = [token_map.token_bytes(each) if token_map.has_id(each) else _NO_TEXT for each in region]
+    text = b"".join(pieces)
+    start, end = text.find(b"{"), text.rfind(b"}") + 1
+    if start < 0 or end <= start:
+        return None
+    ends = list(accumulate(map(len, pieces)))
+    first = next(n for n, at in enumerate(ends) if at > start)
+    last = next(n for n, at in enumerate(ends) if at >= end)
+    ids = tuple(region[first : last + 1])
+    before, after = text[ends[first] - len(pieces[first]) : start], text[end : ends[last]]
+    # Whitespace may share a token with the object: JSON ignores it.
+    if before.strip() or after.strip() or not token_map.special_ids.isdisjoint(ids):
+        return None
+    return _judged(ids, text[start:end], name, arguments)
+
+
+def _judged(ids: tuple[int, ...], written: bytes, name: str, arguments: Mapping[str, Any]) -> ArgumentIds | None:
+    try:
+        said: object = json.loads(written)
+    except (ValueError, RecursionError):
+        return None
+    if said == arguments:
+        return ArgumentIds(ids, None)
+    whole = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+    is_call = whole.get("name") == name and whole.get("arguments", whole.get("parameters")) == arguments
+    return ArgumentIds(ids, name) if is_call else None

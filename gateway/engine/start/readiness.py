@@ -17,7 +17,6 @@ from anyio.abc import TaskGroup
 from anyio.to_thread import run_sync
 
 from gateway.config import EngineConfig, GatewayConfig
-from gateway.config.masking import mask_text
 from gateway.engine.embedded.model_file import ModelFile
 from gateway.engine.embedded.server import EmbeddedServer, embedded_server
 from gateway.engine.interface import GenerateRequest
@@ -40,6 +39,7 @@ from gateway.errors import (
     MapDiffers,
     ModelUnusable,
 )
+from gateway.escape import mask_text
 from gateway.observe.backend_metrics import SlotFileMetrics
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics

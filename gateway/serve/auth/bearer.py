@@ -34,12 +34,10 @@ from gateway.serve.auth.identity import (
     Identity,
     MustWait,
     ScopeMissing,
-    name_principal,
-    principal_of,
 )
 from gateway.serve.auth.rate_limiter import FailedTries, Limiter, RateLimits, RateRefused, RequestKind
 from gateway.serve.http.errors import Refusal, error_response
-from gateway.serve.http.request_parts import headers_of
+from gateway.serve.http.request_parts import headers_of, name_principal, principal_of
 from gateway.shared import Shared
 
 # Is this credential good? The gateway's own token, the API keys and the access tokens in one place.

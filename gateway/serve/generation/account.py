@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from gateway.agent.events import Compacted, GenerationFinished, TokenLogprob, ToolFinished
+from gateway.agent.figures import reused_share
 from gateway.context.memory import RequestFigures
 from gateway.escape import cut_text
 from gateway.toolcalls.stream.output_events import Diagnostic
@@ -67,7 +68,7 @@ class Account:
 
 def turn_numbers(turn: GenerationFinished) -> dict[str, Any]:
     """One generation in numbers, as `codec.turns[]` and `codec-gateway demo --json` show it: ids and milliseconds."""
-    timings = turn.timings
+    timings, reuse = turn.timings, reused_share(turn)
     return {
         "generated": turn.generated,
         "reinjected": {"leaf": turn.reinjected_leaf, "shim": turn.reinjected_shim},
@@ -76,7 +77,7 @@ def turn_numbers(turn: GenerationFinished) -> dict[str, Any]:
         "cache_n": timings.cache_n if timings else None,
         "prompt_n": timings.prompt_n if timings else None,
         "prefilled": turn.prefilled,
-        "reuse": round(turn.reuse, 4) if turn.reuse is not None else None,
+        "reuse": None if reuse is None else round(reuse, 4),
         "ttft_ms": round(turn.ttft * 1000, 2),
         "guessed": turn.guessed,
         **({"moved": turn.moved} if turn.moved else {}),

@@ -4,7 +4,6 @@ Our own messages are written for the person who reads them and are sent as they 
 with its traceback, and the client learns only that it happened. What another replica has to answer is sent on to it.
 """
 
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -30,7 +29,7 @@ from gateway.errors import (
 )
 from gateway.observe.logs import get_logger
 from gateway.replicas import Replica, Replicas
-from gateway.serve.http.request_parts import BodyOverLimit, BodyUnread
+from gateway.serve.http.request_parts import BodyOverLimit, BodyUnread, new_request_id
 
 # An error in the shape of Anthropic's API, and which requests get it.
 #
@@ -66,14 +65,6 @@ def anthropic_error(status: int, message: str, request_id: str) -> tuple[int, di
     other = "invalid_request_error" if shown < 500 else "api_error"
     error = {"type": _TYPES.get(shown, other), "message": message}
     return shown, {"type": "error", "error": error, "request_id": request_id}
-
-
-# The id of one request, by which its client and the operator can refer to it.
-
-
-def new_request_id() -> str:
-    """A new id for one request. It is the same in the answer's header and in its error."""
-    return f"req_{secrets.token_hex(12)}"
 
 
 SOON: Final[Mapping[str, str]] = {"retry-after": "2"}

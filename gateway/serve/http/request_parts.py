@@ -1,6 +1,7 @@
-"""The parts of a request: its headers by name, which web pages they let call the gateway, and its bounded body."""
+"""The parts of a request: its headers by name, who sent it, which web pages may call the gateway, its bounded body."""
 
 import re
+import secrets
 from collections import Counter
 from collections.abc import Awaitable, Collection
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import RequestInvalid
 from gateway.protocol.json_text import without_escapes, without_strings
+from gateway.proxy.caller import ANYBODY, Principal
 from leaf_sdk.errors import BodyInvalid, BodyTooLarge
 from leaf_sdk.wire import Coding, Decoder, available_codings
 
@@ -67,6 +69,29 @@ def _read(raw: list[tuple[bytes, bytes]]) -> RequestHeaders:
     if times["accept"] > 1:
         values["accept"] = ", ".join(value.strip(b" \t").decode("latin-1") for name, value in raw if name == b"accept")
     return RequestHeaders(raw, values, {name for name, count in times.items() if count > 1})
+
+
+# On whose behalf a request comes, and the id by which its client and the operator can refer to it.
+
+PRINCIPAL: Final = "principal"
+"""Key in a request's ASGI state: the `Principal` on whose behalf it comes."""
+
+
+def principal_of(scope: Scope) -> Principal:
+    """On whose behalf a request comes, as recorded by `serve/auth/bearer.py`."""
+    state: dict[str, object] = scope.get("state") or {}
+    principal = state.get(PRINCIPAL)
+    return principal if isinstance(principal, Principal) else ANYBODY
+
+
+def name_principal(scope: Scope, principal: Principal) -> None:
+    """Record on whose behalf a request comes: the scope is this request's, its state may be shared."""
+    scope["state"] = {**(scope.get("state") or {}), PRINCIPAL: principal}
+
+
+def new_request_id() -> str:
+    """A new id for one request. It is the same in the answer's header and in its error."""
+    return f"req_{secrets.token_hex(12)}"
 
 
 # Lets web pages of origins that the operator names call `/mcp`, `/sse` and `/v1` (Fetch, "CORS protocol").
@@ -188,7 +213,12 @@ async def read_body(request: Request, bound: int, *, binary: bool = False) -> by
         BodyUnread: its content coding is unknown.
         RequestInvalid: it is damaged, or JSON with too many values.
     """
-    decoder = Decoder(_coding(request.headers.get("content-encoding", "identity")), bound)
+    named = request.headers.get("content-encoding", "identity")
+    name = named.strip().lower()
+    coding: Coding | None = next((each for each in _AVAILABLE if name == each), None)
+    if coding is None:
+        raise BodyUnread(f"Content-Encoding {named!r:.60} is not accepted here: send one of {', '.join(_AVAILABLE)}")
+    decoder = Decoder(coding, bound)
     received, sent = bytearray(), 0
     try:
         async for part in request.stream():
@@ -222,14 +252,6 @@ def check_values(body: bytes | bytearray) -> None:
 def _seems_too_much(body: bytes | bytearray) -> bool:
     """Whether a JSON text has too many marks of values; those in its strings count too."""
     return sum(map(body.count, (b"[", b"{", b":"))) > VALUES or body.count(b",") > _ITEMS
-
-
-def _coding(named: str) -> Coding:
-    name = named.strip().lower()
-    for coding in _AVAILABLE:
-        if name == coding:
-            return coding
-    raise BodyUnread(f"Content-Encoding {named!r:.60} is not accepted here: send one of {', '.join(_AVAILABLE)}")
 
 
 # A body in msgpack, decoded within bounds.

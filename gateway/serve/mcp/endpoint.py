@@ -29,10 +29,9 @@ from gateway.proxy.catalog import ListChange
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.replicas import ALONE, Replica, Replicas
-from gateway.serve.auth.identity import principal_of
 from gateway.serve.http.errors import replay_body
 from gateway.serve.http.request_layers import LATE
-from gateway.serve.http.request_parts import headers_of
+from gateway.serve.http.request_parts import headers_of, principal_of
 from gateway.serve.mcp.core import McpCore, Subscriptions
 from gateway.serve.mcp.http import (
     RETRY_AFTER,

@@ -21,11 +21,18 @@ from gateway.config import LimitsConfig
 from gateway.engine.pool.pool import EnginePool
 from gateway.errors import EngineError, GatewayError, RequestInvalid
 from gateway.observe.metrics import Metrics
-from gateway.serve.auth.identity import principal_of
 from gateway.serve.codec.frames import FrameResponder
 from gateway.serve.generation.answers import Answering, ApiForm, Chunk, StreamedAnswer, WholeAnswer
 from gateway.serve.generation.fields import HINTS, OTHER_GRAMMARS, GenerationFields, Ids, invalid
-from gateway.serve.http.request_parts import ITEMS, BodyUnread, media_type, must_be_json, read_body, unpack
+from gateway.serve.http.request_parts import (
+    ITEMS,
+    BodyUnread,
+    media_type,
+    must_be_json,
+    principal_of,
+    read_body,
+    unpack,
+)
 from gateway.serve.openai.chat_reply import OpenAiReply, event_bytes, openai_form, usage_of
 from gateway.toolcalls.stream.output_events import Content
 from leaf_sdk.vocab import TokenMap

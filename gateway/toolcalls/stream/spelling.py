@@ -7,6 +7,7 @@ import codecs
 import re
 from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
@@ -110,16 +111,11 @@ def stand_ins(vocabulary: Vocabulary, markers: Iterable[str]) -> dict[str, tuple
     found: dict[str, tuple[int, str]] = {}
     for number, marker in enumerate(markers):
         token_id = vocabulary.special_tokens.get(marker)
-        if token_id is not None and _spells(vocabulary, token_id, marker):
-            found[marker] = token_id, chr(_FIRST_STAND_IN + number)
+        # A vocabulary may name an id that it does not have.
+        with suppress(KeyError):
+            if token_id is not None and vocabulary.token_bytes(token_id) == marker.encode():
+                found[marker] = token_id, chr(_FIRST_STAND_IN + number)
     return found
-
-
-def _spells(vocabulary: Vocabulary, token_id: int, marker: str) -> bool:
-    try:
-        return vocabulary.token_bytes(token_id) == marker.encode()
-    except KeyError:
-        return False
 
 
 class TokenReader:

@@ -21,7 +21,7 @@ from gateway.proxy.caller import Principal
 from gateway.replicas import ALONE, Replica, Replicas
 from gateway.replicas.connected import Connected
 from gateway.replicas.sealed_records import ReplicaKeys
-from gateway.serve.auth.identity import PRINCIPAL
+from gateway.serve.http.request_parts import PRINCIPAL
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,6 @@ from gateway.config.access import (
     TelemetrySection,
 )
 from gateway.config.load import load_config, written_keys
-from gateway.config.masking import MASK
 from gateway.config.model import (
     AgentConfig,
     ClientCredentials,
@@ -34,6 +33,7 @@ from gateway.config.settings import AgentSection, EngineSection, LimitsSection, 
 from gateway.config.show import show_config
 from gateway.config.tables import UpstreamSection
 from gateway.errors import ConfigError
+from gateway.escape import MASK
 from tests.gateway.config.own_files import own, refuse
 
 AT = "url = 'http://127.0.0.1:1'"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.toolcalls.message import parse
+from gateway.toolcalls.parser import parse
 from gateway.toolcalls.schema.keywords import dead_references
 from gateway.toolcalls.schema.merge import typed
 

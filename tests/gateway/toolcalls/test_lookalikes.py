@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.message import parse, stream
 from gateway.toolcalls.nodes.lookalikes import MAX_HELD
-from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.parser import parse, parser_for, stream
 from gateway.toolcalls.stream.output_events import Content
 from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, Numbered

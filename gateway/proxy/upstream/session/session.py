@@ -206,7 +206,8 @@ class Session:
             self._requests.running.discard(running)
             if running.number is not None:
                 del self._progress[running.number]
-        result = self.tasks.note(method, sent, result, caller.principal)
+        if "task" in sent or result.get("resultType") == "task" or method.startswith(TASK_METHODS):
+            result = self.tasks.note(method, sent, result, caller.principal)
         if self.modern:
             # A question is left as it is: `bridge.py` passes it to the client.
             return result if caller.modern or is_input_required(result) else result_to_handshake(result)

@@ -121,11 +121,11 @@ class NoTools:
     def offers(self) -> "NoTools":
         return self
 
-    def to(self, *_: Any) -> tuple[tuple[ToolSpec, ...], dict[str, Any]]:
-        return (), {}
+    def entries(self, _: Any) -> tuple[()]:
+        return ()
 
-    def aliases(self, *_: Any, **__: Any) -> dict[str, str]:
-        return {}
+    def divide(self, *_: Any) -> tuple[tuple[ToolSpec, ...], dict[str, Any]]:
+        return (), {}
 
     def server_of(self, _: str) -> None:
         return None

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.results.result_reader import READ, SEARCH, Kept, ResultReader
-from gateway.agent.results.shown_ids import Selection
+from gateway.agent.results.result_reader import READ, SEARCH, Kept, ResultReader, Selection
 from gateway.agent.results.spelled_ids import SpelledPart
 from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Conversation

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.results.shown_ids import ResultBeginning, Selection
+from gateway.agent.results.result_reader import ResultBeginning, Selection
 from gateway.agent.results.spelled_ids import SpelledPart
 from gateway.context.memory import KeptResult
 from gateway.proxy.result_tokens import IdPiece

@@ -10,7 +10,7 @@ import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.results.shown_ids import ResultBeginning, Selection
+from gateway.agent.results.result_reader import ResultBeginning, Selection
 from gateway.agent.results.spelled_ids import Found, SpelledIds, SpelledPart, find, fitting
 from gateway.context.memory import KeptResult
 from leaf_sdk.testing import tiny_map

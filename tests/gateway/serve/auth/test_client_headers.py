@@ -21,7 +21,7 @@ from gateway.protocol.eras import CAPABILITIES_KEY, MODERN_VERSIONS, VERSION_KEY
 from gateway.protocol.headers import VERSION_HEADER, routing_headers
 from gateway.proxy.proxy import Proxy
 from gateway.serve.auth.bearer import ClientHeaders
-from gateway.serve.auth.identity import principal_of
+from gateway.serve.http.request_parts import principal_of
 from gateway.serve.mcp import McpEndpoint
 
 pytestmark = pytest.mark.anyio

@@ -19,7 +19,7 @@ from gateway.protocol.eras import CAPABILITIES_KEY, MODERN_VERSIONS, VERSION_KEY
 from gateway.protocol.headers import VERSION_HEADER, routing_headers
 from gateway.proxy.caller import Principal
 from gateway.proxy.proxy import Proxy
-from gateway.serve.auth.identity import PRINCIPAL
+from gateway.serve.http.request_parts import PRINCIPAL
 from gateway.serve.mcp import McpEndpoint
 
 pytestmark = pytest.mark.anyio

@@ -80,6 +80,20 @@ def test_chunks_joined_are_the_completion(texts, calls, usage_chunk):
     assert [chunk["codec"] for chunk in chunks if "turns" in chunk.get("codec", {})] == [whole["codec"]]
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_whole_answer_is_the_same_where_no_chunks_are_made(count: int) -> None:
+    events = [Content("I paint."), *call_events(0, ["{", "}"]), generation(), DONE]
+    answers: list[dict[str, Any]] = []
+    for streams in (True, False):
+        replies = [ChatReply("model", 1_700_000_000, usage_chunk=False, streams=streams) for _ in range(count)]
+        made = ChoicesReply(replies, 100, usage_chunk=False)
+        chunks = [chunk for event in events * count for chunk in made.feed(event)]
+        assert bool(chunks) is streams
+        answers.append(made.completion())
+
+    assert answers[0] == answers[1]
+
+
 def test_usage_of_several_answers_comes_in_a_chunk_without_what_describes_the_last_one():
     several = ChoicesReply([reply(usage_chunk=True), reply(usage_chunk=True)], 1, usage_chunk=True)
     chunks = [chunk for _ in range(2) for chunk in several.feed(DONE)]

@@ -39,7 +39,7 @@ from gateway.proxy.caller import Principal
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.replicas import ALONE, Replicas
-from gateway.serve.auth.identity import PRINCIPAL
+from gateway.serve.http.request_parts import PRINCIPAL
 from gateway.serve.responses.response_endpoint import ResponsesEndpoint
 from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map

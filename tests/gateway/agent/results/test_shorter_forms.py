@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gateway.agent import AnswerOptions
 from gateway.agent.events import ToolFinished
-from gateway.agent.results.compact_form import compact, compacted
 from gateway.agent.results.result_reader import SPECS
+from gateway.agent.results.shorter_forms import compact, compacted
 from leaf_sdk.leaf.contract import CODEC_META_KEY, LEGACY_BLOCK_TYPE
 from leaf_sdk.testing import tiny_map
 from tests.gateway.agent.test_memory import QUESTION, SAY, answered, prompts

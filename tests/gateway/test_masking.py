@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.masking import MASK, mask_text, mask_value, secret_places, sounds_secret
 from gateway.config.model import EngineConfig, GatewayConfig, ServeConfig, TokensConfig, UpstreamConfig
 from gateway.config.show import secrets_of, show_config
+from gateway.escape import MASK, mask_text, mask_value, secret_places, sounds_secret
 
 # Digits that stand in no key, default or mask of ours.
 secrets = st.text(alphabet="7✓β", min_size=4, max_size=12)
