@@ -15,7 +15,7 @@ from codec_demo.story import Answered, Story
 from codec_demo.text_path import TextTurn
 from gateway.agent.events import GenerationFinished
 from gateway.agent.figures import reused_share
-from gateway.serve.generation.account import turn_numbers
+from gateway.serve.generation.codec_field import turn_numbers
 
 _WIDTH = 100
 _TABLE_WIDTH = 76

@@ -6,7 +6,7 @@ instead, what is accepted without effect. A test compares the page with this out
 
 from typing import Any, Final
 
-from gateway.serve.generation.fields import RequestModel
+from gateway.serve.generation.request_fields import RequestModel
 from gateway.serve.messages.message_request import MessagesRequest
 from gateway.serve.openai.chat import ChatRequest
 from gateway.serve.openai.completions import CompletionRequest

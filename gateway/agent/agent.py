@@ -28,7 +28,7 @@ from gateway.agent.calls.request_tools import (
 from gateway.agent.calls.runner import CallRunner
 from gateway.agent.events import Emit, Finished, ToolFinished
 from gateway.agent.generate.generation_options import FREE, ToolChoice, check_choice
-from gateway.agent.results.result_reader import SPECS
+from gateway.agent.results.large_results import SPECS
 from gateway.agent.turn import ANSWER_ROOM, Answer, AnswerOptions
 from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Asked, Conversation
@@ -46,7 +46,7 @@ from gateway.context.history.template_messages import (
 from gateway.context.memory import ContextChange
 from gateway.context.memory.defined_tools import ToolDigests
 from gateway.engine.interface import Message
-from gateway.engine.pool.members import home_key
+from gateway.engine.pool.engine_choice import home_key
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template import NO_OPTIONS
 from gateway.engine.start.ready_engine import ReadyEngine, checked_options, larger_context
@@ -58,7 +58,7 @@ from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, Diagnostic
 
 if TYPE_CHECKING:
-    from gateway.context.shared_memory import SharedMemory
+    from gateway.context.shared_conversations import SharedMemory
     from gateway.observe.tracing import Tracing
 
 

@@ -27,7 +27,7 @@ from gateway.context.memory import RequestFigures
 from gateway.engine.interface import Sampling
 from gateway.observe.metrics import Metrics
 from gateway.proxy.result_tokens import IdPiece
-from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.formats.structured_output import AnswerForm
 from gateway.toolcalls.stream.output_events import CallClosed
 from leaf_sdk.vocab import TokenMap
 

@@ -15,13 +15,13 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.app.at_home import AtHome
 from gateway.app.loop_watch import LoopWatch, settle_memory
 from gateway.app.reload import Reloader, Reread
 from gateway.app.role import ALONE, ProcessRole, Shutdown
 from gateway.app.services import Services, open_services
+from gateway.app.worker_affinity import AtHome
 from gateway.config import GatewayConfig
-from gateway.config.model import ServeConfig
+from gateway.config.gateway_config import ServeConfig
 from gateway.engine.pool.pool import EnginePool
 from gateway.observe.client_metrics import AccessMetrics, ConnectionMetrics
 from gateway.observe.logs import get_logger
@@ -35,11 +35,11 @@ from gateway.serve.auth.gateway_token import HostGuard, guard_admin, own_hosts
 from gateway.serve.auth.sign_in_pages import Identify, SignInPages
 from gateway.serve.codec.frame_negotiation import Documents, WireOffer
 from gateway.serve.codec.frames import FrameResponder
-from gateway.serve.http.admission import ClientConnections, ForwardedClients, TrustedProxies
-from gateway.serve.http.errors import SOON, error_response, no_such_path
+from gateway.serve.http.connection_limits import ClientConnections, ForwardedClients, TrustedProxies
+from gateway.serve.http.error_answers import SOON, error_response, no_such_path
 from gateway.serve.http.http_server import FileLimit, http_server, raise_file_limit, url_of_socket
+from gateway.serve.http.middleware import Drain, SpelledPaths, TracedRequests
 from gateway.serve.http.plain_pages import NO_PAGES, Home
-from gateway.serve.http.request_layers import Drain, SpelledPaths, TracedRequests
 from gateway.serve.http.request_parts import Cors
 from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.http import RETRY_AFTER, STOPPING, Rejected, send_rejection

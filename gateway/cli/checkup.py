@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from gateway.agent.calls.request_tools import find_forms
 from gateway.app.mcp_services import open_sign_ins
-from gateway.config.model import EngineConfig, GatewayConfig, UpstreamConfig
+from gateway.config.gateway_config import EngineConfig, GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
 from gateway.engine.embedded.server import sound_model
 from gateway.engine.start.maps import MapSet, has_no_model

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.config.address import is_http_url, is_loopback
-from gateway.config.model import CHATML, EngineConfig, GatewayConfig, ServeConfig
+from gateway.config.gateway_config import CHATML, EngineConfig, GatewayConfig, ServeConfig
 from gateway.errors import ConfigError
 from gateway.escape import mask_text
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.config.access import VARIABLE
-from gateway.config.model import CHATML
+from gateway.config.gateway_config import CHATML
 from gateway.config.settings import Settings
 from gateway.config.source import INPUT_PREFIX, Expander
 from gateway.errors import ConfigError

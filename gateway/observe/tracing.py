@@ -3,7 +3,7 @@
 Turns a client's request into a server span, and the gateway's request to the MCP server into a client span under it.
 Trace context travels in `_meta` (`traceparent`, `tracestate`, `baggage`: bare names, by SEP-414), or in the headers of
 requests to `/v1`. It does not know what is done for those: `agent/generate/engine_spans.py` and
-`serve/http/request_layers.py` do. It is imported only if tracing is on: it needs the extra `otel`.
+`serve/http/middleware.py` do. It is imported only if tracing is on: it needs the extra `otel`.
 """
 
 from asyncio import CancelledError

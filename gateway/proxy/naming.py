@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import count
 from typing import Any, Final, cast
 
-from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 from gateway.config.overrides import ToolOverride
 from gateway.protocol.headers import Annotation, annotations_of
 from gateway.toolcalls.schema.spec import ToolSpec

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
-from gateway.config.model import GatewayConfig, ResultForm, ViewConfig
+from gateway.config.gateway_config import GatewayConfig, ResultForm, ViewConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
 from gateway.protocol.headers import Annotation
@@ -24,7 +24,7 @@ from gateway.proxy.bridge import Bridge
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal, ShareRule
 from gateway.proxy.catalog import Catalog, ChangeFeed, Clash, ListChange
 from gateway.proxy.connector import Connector
-from gateway.proxy.lists import RELAYED, merge_capabilities, merge_instructions
+from gateway.proxy.merged_lists import RELAYED, merge_capabilities, merge_instructions
 from gateway.proxy.naming import Naming, ToolEntry
 from gateway.proxy.per_user import sign_in_advice
 from gateway.proxy.results import CallOutcome, LastCalls, WrittenIds

@@ -12,7 +12,7 @@ from functools import cached_property
 from time import perf_counter
 from typing import Any, Final, Literal, cast
 
-from gateway.config.model import VerifyLevel
+from gateway.config.gateway_config import VerifyLevel
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy.results import stand_in, text_of

@@ -32,7 +32,7 @@ from gateway.proxy.approvals import GuardedCall, UserApprovals
 from gateway.proxy.bridge import Bridge, Parked, answer_rounds, ask_alone, is_parked, to_client, to_server
 from gateway.proxy.caller import Caller, Principal, ShareRule
 from gateway.proxy.catalog import Catalog
-from gateway.proxy.lists import Lists
+from gateway.proxy.merged_lists import Lists
 from gateway.proxy.naming import ToolEntry, filled
 from gateway.proxy.per_user import answered, find_own, refusal
 from gateway.proxy.resolver import Resolver, Resources, ResourceWatch

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
 
-from gateway.config.model import GatewayConfig, TransportName, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, TransportName, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.caller import ClientSession, ShareRule

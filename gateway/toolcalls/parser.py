@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import format_named
-from gateway.toolcalls.nodes.lookalikes import MAX_TRIED
 from gateway.toolcalls.nodes.regions import RegionTooLong
+from gateway.toolcalls.nodes.unmarked_calls import MAX_TRIED
 from gateway.toolcalls.schema.spec import ToolSpec, read_tools
 from gateway.toolcalls.stream.cursor import Cursor
 from gateway.toolcalls.stream.output_events import (

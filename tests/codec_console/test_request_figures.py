@@ -49,7 +49,7 @@ from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.serve.admin.losses import WORDS
 from gateway.serve.admin.status_report import prompt_report
-from gateway.serve.generation.account import Account
+from gateway.serve.generation.codec_field import Account
 from gateway.toolcalls.formats.registry import choose_format
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, Content

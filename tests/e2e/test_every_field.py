@@ -14,7 +14,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gateway.serve.generation.fields import RequestModel
+from gateway.serve.generation.request_fields import RequestModel
 from gateway.serve.openai.chat import ChatRequest
 from gateway.serve.openai.completions import CompletionRequest
 

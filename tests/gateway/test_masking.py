@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.model import EngineConfig, GatewayConfig, ServeConfig, TokensConfig, UpstreamConfig
+from gateway.config.gateway_config import EngineConfig, GatewayConfig, ServeConfig, TokensConfig, UpstreamConfig
 from gateway.config.show import secrets_of, show_config
 from gateway.escape import MASK, mask_text, mask_value, secret_places, sounds_secret
 

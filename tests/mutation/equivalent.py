@@ -24,11 +24,11 @@ EQUIVALENT: Final = {
     ),
     "gateway/agent/results/json_path.py: (bounds.start or 0) >= 0  ->  (bounds.start or 0) > 0": _SHORT_CUT,
     "gateway/agent/results/json_path.py: (bounds.stop or 0) >= 0  ->  (bounds.stop or 0) > 0": _SHORT_CUT,
-    "gateway/agent/results/spelled_ids.py: left < 0  ->  left <= 0": _BOUND,
+    "gateway/agent/results/id_slices.py: left < 0  ->  left <= 0": _BOUND,
     "gateway/breaker.py: self._current + 1  ->  self._current - 1": "any number that was not given before is as good",
     "gateway/app/loop_watch.py: perf_counter() - beat > self._longest + _PACE  ->  "
     "perf_counter() - beat >= self._longest + _PACE": _MADE_UP,
-    "gateway/context/memory/history.py: len(results) > 1  ->  len(results) >= 1": _SHORT_CUT,
+    "gateway/context/memory/message_digests.py: len(results) > 1  ->  len(results) >= 1": _SHORT_CUT,
     "gateway/context/history/client_messages.py: if isinstance(content, str):  ->  if False:": _SHORT_CUT,
     "gateway/deadlines.py: number < self._next  ->  number <= self._next": "the step that is awaited is known",
     "gateway/engine/rendering/foreign_text.py: 200  ->  400": _SHORT_CUT,
@@ -45,8 +45,8 @@ EQUIVALENT: Final = {
     "gateway/engine/interface.py: min(len(held), len(prompt))  ->  max(len(held), len(prompt))": (
         "beyond its end one is not like the other"
     ),
-    "gateway/engine/pool/members.py: 20  ->  40": _LENGTH,
-    "gateway/engine/slots/paging.py: 4096  ->  8192": _KEPT,
+    "gateway/engine/pool/engine_choice.py: 20  ->  40": _LENGTH,
+    "gateway/engine/slots/swap_plan.py: 4096  ->  8192": _KEPT,
     "gateway/engine/slots/slot_directory.py: 64  ->  128": _BOUND,
     "gateway/engine/slots/slot_directory.py: 8  ->  9": _LENGTH,
     "gateway/engine/wire/adapter.py: 32  ->  64": _LENGTH,
@@ -96,7 +96,7 @@ EQUIVALENT: Final = {
         (
             "gateway/proxy/transport/oauth/discovery.py: 200  ->  400",
             "gateway/proxy/transport/oauth/sign_in.py: 16  ->  32",
-            "gateway/proxy/transport/oauth/tokens.py: 100  ->  200",
+            "gateway/proxy/transport/oauth/token_endpoint.py: 100  ->  200",
             "gateway/proxy/upstream/items/item_reader.py: 300  ->  600",
             "gateway/proxy/upstream/server_lists.py: 200  ->  400",
         ),
@@ -120,7 +120,7 @@ EQUIVALENT: Final = {
     "anyio.current_time() - began >= _LONGEST_PAUSE": "a stream that lasted for exactly this time is either way",
     "gateway/replicas/connected.py: 4096  ->  8192": _KEPT,
     "gateway/replicas/link.py: 8  ->  9": _BOUND,
-    "gateway/replicas/replica.py: 24  ->  48": _LENGTH,
+    "gateway/replicas/interface.py: 24  ->  48": _LENGTH,
     "gateway/replicas/sealed_records.py: 2  ->  3": "what is derived beyond both keys is not used",
     "gateway/serve/auth/rate_limiter.py: left < _WHOLE  ->  left <= _WHOLE": _MADE_UP,
     "gateway/serve/auth/rate_limiter.py: left >= _WHOLE  ->  left > _WHOLE": _MADE_UP,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.serve.generation.fields import RequestModel
+from gateway.serve.generation.request_fields import RequestModel
 from gateway.serve.messages.message_request import MessagesRequest
 from gateway.serve.openai.chat import ChatRequest
 from gateway.serve.openai.completions import CompletionRequest

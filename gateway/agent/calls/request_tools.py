@@ -32,7 +32,7 @@ from gateway.proxy.costs import BYTES_A_TOKEN, DefinitionCosts
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.tool_search import rank
-from gateway.toolcalls.grammar.loosened import too_much
+from gateway.toolcalls.grammar.refused_grammars import too_much
 from gateway.toolcalls.schema.merge import NO_PARAMETERS, tidied, typed
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import Diagnostic

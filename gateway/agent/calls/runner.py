@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway.agent.calls.ledger import Ledger
+from gateway.agent.calls.call_audit import Ledger
 from gateway.agent.calls.request_tools import ToolOffers
 from gateway.agent.calls.tool_finder import FoundTools, ToolFinder
 from gateway.agent.events import KeptFigures, Source, ToolFinished
-from gateway.agent.results.result_reader import SPECS, Kept, ResultReader, Selection
-from gateway.agent.results.shorter_forms import compacted, cut, least_tokens, shorten
-from gateway.agent.results.spelled_ids import spelled_arguments
+from gateway.agent.results.id_slices import spelled_arguments
+from gateway.agent.results.large_results import SPECS, Kept, ResultReader, Selection
+from gateway.agent.results.result_shortening import compacted, cut, least_tokens, shorten
 from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Conversation
-from gateway.context.result_store import ResultStore
+from gateway.context.large_result_store import ResultStore
 from gateway.errors import GatewayError, UnknownTool
 from gateway.observe.audit import Audit
 from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY

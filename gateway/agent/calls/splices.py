@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from gateway.agent.calls.runner import FinishedCall, RunningCalls
 from gateway.agent.events import SplicedPart
-from gateway.agent.results.shorter_forms import cut
-from gateway.agent.results.spelled_ids import whole_characters
+from gateway.agent.results.id_slices import whole_characters
+from gateway.agent.results.result_shortening import cut
 from gateway.context.compose.conversation import Conversation
 from gateway.engine.rendering.scaffold import Scaffold
 from gateway.engine.start.ready_engine import ReadyEngine

@@ -27,7 +27,7 @@ from gateway.errors import EngineError, EngineLost, EngineUnavailable, GrammarRe
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls.formats.format import call_triggers
-from gateway.toolcalls.grammar.loosened import too_much
+from gateway.toolcalls.grammar.refused_grammars import too_much
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, Diagnostic
 

@@ -14,9 +14,9 @@ from typing import Final, Literal
 from gateway.context.compose.conversation import Conversation
 from gateway.engine.interface import Sampling
 from gateway.errors import RequestInvalid
-from gateway.toolcalls.formats.answer import AnswerForm, answer_grammar
 from gateway.toolcalls.formats.format import CallTrigger, call_grammar, call_triggers
-from gateway.toolcalls.grammar.loosened import loosened
+from gateway.toolcalls.formats.structured_output import AnswerForm, answer_grammar
+from gateway.toolcalls.grammar.refused_grammars import loosened
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed
 

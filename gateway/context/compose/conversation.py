@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.context.compose.sources import SourceTrail, span_without_tool
+from gateway.context.compose.id_sources import SourceTrail, span_without_tool
 from gateway.context.history.template_messages import begun_ids
 from gateway.context.memory import (
     ANSWER,
@@ -82,7 +82,7 @@ class Asked:
     model: str | None = None
     """The name by which the client asks for the model; None: it names none."""
     home: bytes = b""
-    """The key that decides which of several engines answers (`engine/pool/members.py`)."""
+    """The key that decides which of several engines answers (`engine/pool/engine_choice.py`)."""
     digests: ToolDigests = field(default_factory=ToolDigests)
     """Of the tools' definitions."""
     diagnostics: tuple[Diagnostic, ...] = ()

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from gateway.context.compose.conversation import Asked, Context, calls_of_turns
-from gateway.context.compose.sources import (
+from gateway.context.compose.id_sources import (
     DefinitionCache,
     Definitions,
     DefinitionsIn,

@@ -1,9 +1,9 @@
 """Conversations of one gateway from request to request: continued from what is remembered, kept, and compared.
 
 Joins the memory, the prompt and the reasons for lost ids for the agent; which remembered conversation a request
-continues is decided in `memory/store.py`. What is kept of a finished answer, its trajectory and the record of how it
-was made, only where somebody asks for them, is made here too. For the operator it keeps figures of the last requests
-that continued a conversation, and no text except the few words around what a client changed.
+continues is decided in `memory/conversation_memory.py`. What is kept of a finished answer, its trajectory and the
+record of how it was made, only where somebody asks for them, is made here too. For the operator it keeps figures of the
+last requests that continued a conversation, and no text except the few words around what a client changed.
 """
 
 import json
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Asked, Context, Continuation, Conversation, Observer, readable
+from gateway.context.compose.id_sources import DefinitionCache, span_without_tool
 from gateway.context.compose.prompt import Composer, with_texts
-from gateway.context.compose.sources import DefinitionCache, span_without_tool
 from gateway.context.memory import (
     NO_TOOLS,
     SUMMARY,
@@ -44,7 +44,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import Span, TrajectoryAnswer, TrajectoryLog
 
 if TYPE_CHECKING:
-    from gateway.context.shared_memory import SharedMemory
+    from gateway.context.shared_conversations import SharedMemory
 
 _LINES: Final = 64
 

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from itertools import chain, takewhile
 from typing import Any, Final, Protocol
 
-from gateway.context.memory.history import RETOLD
+from gateway.context.memory.message_digests import RETOLD
 from gateway.engine.interface import Message
 from gateway.proxy.costs import BYTES_A_TOKEN
 from gateway.proxy.naming import ToolEntry

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
 from gateway.context.memory.defined_tools import NO_TOOLS, DefinedTools
-from gateway.context.memory.history import Call, Miss, Shown
+from gateway.context.memory.message_digests import Call, Miss, Shown
 from gateway.engine.interface import Message
 from gateway.observe.exposition import LossReason
 from gateway.observe.trajectories import Span
@@ -224,7 +224,7 @@ class KeptResult:
     shape: str
     """What it is, in a line."""
     content: "array[int] | IdsElsewhere | None" = field(default=None, repr=False)
-    """Its ids; None: they are no longer kept. Only the store (`context/result_store.py`) sets this."""
+    """Its ids; None: they are no longer kept. Only the store (`context/large_result_store.py`) sets this."""
 
     @property
     def bytes_beside(self) -> int:

@@ -1,9 +1,9 @@
 """Several engines as one: which of them answers a conversation, and which continues it when its engine is lost.
 
 Turns routes, each of which starts, proves and watches its own engine (`start/readiness.py`), into one place that the
-agent and the endpoints ask. Engines with the same model, map and template are interchangeable; `members.py` decides
-which of them a conversation gets. A stay turns questions to an engine into its answers, or those of a replacement. In a
-pool of one nothing is counted, chosen or moved. It does not generate.
+agent and the endpoints ask. Engines with the same model, map and template are interchangeable; `engine_choice.py`
+decides which of them a conversation gets. A stay turns questions to an engine into its answers, or those of a
+replacement. In a pool of one nothing is counted, chosen or moved. It does not generate.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
@@ -12,7 +12,7 @@ from time import monotonic
 from typing import NamedTuple, Protocol, TypeVar
 
 from gateway.breaker import Admission
-from gateway.engine.pool.members import (
+from gateway.engine.pool.engine_choice import (
     WARM,
     EngineState,
     Load,

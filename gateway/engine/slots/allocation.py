@@ -19,7 +19,7 @@ import anyio
 
 from gateway.engine.interface import GenerationEnd, Rewind, Timings, shared_prefix
 from gateway.engine.slots.slot import NO_HINTS, Hints, Slot, continued, longest_rested
-from gateway.engine.slots.swapper import Swapper
+from gateway.engine.slots.slot_save_restore import Swapper
 from gateway.errors import EngineBusy, EngineError, EngineUnavailable
 
 _QUEUE: Final = 64

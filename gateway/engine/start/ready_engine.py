@@ -22,7 +22,7 @@ from gateway.engine.slots.prefill import Prefill
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.escape import cut_text
 from gateway.toolcalls.formats.registry import ChosenFormat
-from gateway.toolcalls.grammar.loosened import LooseTools
+from gateway.toolcalls.grammar.refused_grammars import LooseTools
 from leaf_sdk.vocab import TokenMap
 
 # Waiting for an engine that may turn out to be lost in the meantime: one that hangs reports nothing itself.

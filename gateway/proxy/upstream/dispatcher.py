@@ -13,14 +13,14 @@ from time import monotonic
 from typing import Any
 
 from gateway.breaker import Admission, Breaker
-from gateway.config.model import LimitsConfig, UpstreamConfig
+from gateway.config.gateway_config import LimitsConfig, UpstreamConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
 from gateway.observe.backend_metrics import ServerMetrics
 from gateway.protocol.eras import PROGRESS_KEY, meta_of
 from gateway.proxy.caller import Caller, Principal, ShareRule
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.server_link import (
+from gateway.proxy.transport.interface import (
     LinkLost,
     MaybeForgotten,
     NoAnswer,

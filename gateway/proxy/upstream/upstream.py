@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from gateway.config.model import LimitsConfig, UpstreamConfig
+from gateway.config.gateway_config import LimitsConfig, UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Caller, ClientSession, Principal, ShareRule

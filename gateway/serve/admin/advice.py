@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from gateway.agent.calls.request_tools import is_heavy
 from gateway.config.address import is_loopback
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.engine.rendering.template_forms import nowhere
 from gateway.escape import escape_text
 from gateway.proxy.naming import ToolEntry

@@ -11,7 +11,7 @@ from gateway.observe.logs import get_logger
 
 if TYPE_CHECKING:
     from gateway.agent import Agent
-    from gateway.config.model import GatewayConfig
+    from gateway.config.gateway_config import GatewayConfig
     from gateway.engine.pool.pool import EnginePool
     from gateway.observe.audit import Audit
     from gateway.observe.metrics import Metrics

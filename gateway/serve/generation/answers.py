@@ -21,8 +21,8 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.agent.events import AgentEvent, Emit
 from gateway.errors import EngineUnavailable
-from gateway.serve.http.errors import SOON
-from gateway.serve.http.request_layers import EXPIRED, note_failure
+from gateway.serve.http.error_answers import SOON
+from gateway.serve.http.middleware import EXPIRED, note_failure
 
 # How an API writes its answers: the shape of a reply, and what all answers share: stream events, errors, headers.
 

@@ -18,10 +18,10 @@ from gateway.deadlines import Deadline, Deadlines
 from gateway.errors import RequestInvalid
 from gateway.protocol.messages import INVALID_REQUEST
 from gateway.proxy.caller import Principal
-from gateway.serve.http.errors import SOON
-from gateway.serve.http.request_layers import LATE
+from gateway.serve.http.error_answers import SOON
+from gateway.serve.http.middleware import LATE
 from gateway.serve.http.request_parts import check_values, media_type
-from gateway.serve.mcp.core import error_answer
+from gateway.serve.mcp.methods import error_answer
 from gateway.serve.mcp.outbox import Stream
 from leaf_sdk.vocab import TokenMap
 

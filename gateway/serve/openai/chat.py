@@ -2,9 +2,9 @@
 
 OpenAI's shape (API reference, "Create chat completion"). Fields that we don't know are ignored, as OpenAI's servers do;
 fields that we know and can't honour are refused by name, so that nobody gets a different answer from the one they asked
-for. Fields that are not specific to chats are in `serve/generation/fields.py`. `serve/generation/answers.py` sends the
-answers as JSON, `serve/codec` as frames. Plain completions are in `completions.py`, requests about the model itself in
-`model_endpoint.py`.
+for. Fields that are not specific to chats are in `serve/generation/request_fields.py`. `serve/generation/answers.py`
+sends the answers as JSON, `serve/codec` as frames. Plain completions are in `completions.py`, requests about the model
+itself in `model_endpoint.py`.
 """
 
 import time
@@ -40,7 +40,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
 from gateway.serve.codec.frames import FrameResponder
 from gateway.serve.generation.answers import Answering, ApiForm, StreamedAnswer, WholeAnswer
-from gateway.serve.generation.fields import FAIL_FAST, HINTS, OTHER_GRAMMARS, GenerationFields
+from gateway.serve.generation.request_fields import FAIL_FAST, HINTS, OTHER_GRAMMARS, GenerationFields
 from gateway.serve.generation.request_options import (
     MOST_TOOLS,
     GatewayTools,

@@ -19,7 +19,7 @@ from gateway.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.replicas import ALONE, Replica, Replicas
 from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
-from gateway.serve.http.errors import ReplicaAnswer
+from gateway.serve.http.error_answers import ReplicaAnswer
 from gateway.serve.http.request_parts import must_be_json, principal_of, read_body
 from gateway.serve.responses.exchange import ResponseExchange, ResponsesState, Seal
 from gateway.serve.responses.input_history import shown

@@ -22,7 +22,7 @@ from gateway.toolcalls.nodes.passages import Aside, Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, First, Lit, Marker, Node, Seq, Space, Steps
 from gateway.toolcalls.nodes.regions import CallNode, Calls, MarkedRegion
 from gateway.toolcalls.nodes.typed import read_literal
-from gateway.toolcalls.schema.kinds import mapping_of
+from gateway.toolcalls.schema.json_types import mapping_of
 from gateway.toolcalls.schema.merge import Schema, listed
 from gateway.toolcalls.stream.cursor import Cursor
 from gateway.toolcalls.stream.spelling import Spelling

@@ -14,7 +14,7 @@ from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Seq, Space, Steps
 from gateway.toolcalls.nodes.regions import Bare, CallNode, Calls, MarkedRegion
 from gateway.toolcalls.nodes.tagged import Parameters, TagName, invoke_call, invoke_shape
 from gateway.toolcalls.nodes.typed import RawEnding
-from gateway.toolcalls.schema.kinds import ALL
+from gateway.toolcalls.schema.json_types import ALL
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 
 # gpt-oss and LLM-jp 4.1: messages in channels; a recipient in the header makes a message a call.

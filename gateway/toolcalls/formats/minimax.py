@@ -21,7 +21,7 @@ from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Seq, Space, Steps
 from gateway.toolcalls.nodes.regions import Bare, CallNode, Calls, MarkedRegion
 from gateway.toolcalls.nodes.tagged import TagName, invoke_call, invoke_shape, read_head
 from gateway.toolcalls.nodes.typed import RawEnding, as_json, read_text, read_value
-from gateway.toolcalls.schema.kinds import ALL, STRING, Kinds, every_option, kinds_of, mapping_of
+from gateway.toolcalls.schema.json_types import ALL, STRING, Kinds, every_option, kinds_of, mapping_of
 from gateway.toolcalls.schema.merge import Schema
 from gateway.toolcalls.stream.cursor import Cursor
 

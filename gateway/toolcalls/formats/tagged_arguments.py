@@ -20,7 +20,7 @@ from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Seq, Space, St
 from gateway.toolcalls.nodes.regions import Bare, CallNode, Calls, MarkedRegion
 from gateway.toolcalls.nodes.tagged import Parameters, TagName
 from gateway.toolcalls.nodes.typed import RawEnding
-from gateway.toolcalls.schema.kinds import ALL
+from gateway.toolcalls.schema.json_types import ALL
 
 # DeepSeek V3.2, V4 and V4.1: calls in DSML tags; each argument says whether it is a string.
 #

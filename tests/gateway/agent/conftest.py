@@ -15,7 +15,7 @@ import pytest
 from gateway.agent import Agent, CallRunner
 from gateway.agent.events import AgentEvent
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, UpstreamConfig
-from gateway.context.result_store import ResultStore
+from gateway.context.large_result_store import ResultStore
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template import ChatTemplate

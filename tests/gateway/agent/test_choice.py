@@ -13,7 +13,7 @@ from gateway.engine.interface import Capabilities
 from gateway.engine.pool.pool import Stay
 from gateway.errors import RequestInvalid
 from gateway.proxy.tool_search import SEARCH
-from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.formats.structured_output import AnswerForm
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, CallStarted, Content
 from leaf_sdk.testing import tiny_map

@@ -15,8 +15,7 @@ from gateway.config.access import (
     TelemetryConfig,
     TelemetrySection,
 )
-from gateway.config.load import load_config, written_keys
-from gateway.config.model import (
+from gateway.config.gateway_config import (
     AgentConfig,
     ClientCredentials,
     EngineConfig,
@@ -27,6 +26,7 @@ from gateway.config.model import (
     TokensConfig,
     UpstreamConfig,
 )
+from gateway.config.load import load_config, written_keys
 from gateway.config.overrides import ToolOverride
 from gateway.config.section import Section
 from gateway.config.settings import AgentSection, EngineSection, LimitsSection, ServeSection, TokensSection

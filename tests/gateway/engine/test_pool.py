@@ -11,8 +11,8 @@ import pytest
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.interface import EngineFacts
+from gateway.engine.pool.engine_choice import MemberStatus, MovesOfAnswer, RetryBudget, key_of, order_of, state_of
 from gateway.engine.pool.engines import Engines
-from gateway.engine.pool.members import MemberStatus, MovesOfAnswer, RetryBudget, key_of, order_of, state_of
 from gateway.engine.pool.pool import EnginePool, Stay, is_loss
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable

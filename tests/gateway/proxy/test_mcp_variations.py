@@ -16,7 +16,7 @@ import anyio.lowlevel
 import pytest
 from mcp.types import ListToolsResult
 
-from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.model import UpstreamConfig, WantedIds
+from gateway.config.gateway_config import UpstreamConfig, WantedIds
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices

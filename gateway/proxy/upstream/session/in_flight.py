@@ -11,7 +11,7 @@ import anyio
 from gateway.deadlines import Deadline, Deadlines
 from gateway.protocol.eras import PROGRESS
 from gateway.proxy.caller import NOBODY, Caller, ClientSession, ForwardingCaller
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
 
 # The time limit of one call: when it is over, the task inside is cancelled and gets a TimeoutError.
 #

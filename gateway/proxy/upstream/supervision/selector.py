@@ -11,7 +11,7 @@ from typing import Final
 
 from anyio.abc import TaskGroup
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.proxy.caller import Caller, ClientSession, ShareRule
 from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms

@@ -15,7 +15,7 @@ from gateway.agent import Deferral
 from gateway.agent.calls.runner import Answered, CallRunner, FinishedCall
 from gateway.agent.calls.tool_finder import OURS, FoundTools, ToolFinder
 from gateway.agent.events import ToolFinished
-from gateway.agent.results.result_reader import READ, SEARCH
+from gateway.agent.results.large_results import READ, SEARCH
 from gateway.config import LimitsConfig
 from gateway.context.compose.prompt import definition_texts
 from gateway.errors import UnknownTool

@@ -18,8 +18,8 @@ from gateway.agent.generate.generation_options import (
 )
 from gateway.engine.interface import Sampling
 from gateway.errors import EngineUnavailable, RequestInvalid
-from gateway.toolcalls.formats.answer import AnswerForm, answer_grammar
 from gateway.toolcalls.formats.format import call_grammar, call_triggers
+from gateway.toolcalls.formats.structured_output import AnswerForm, answer_grammar
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, Diagnostic
 

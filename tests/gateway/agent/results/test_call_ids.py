@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.results.shorter_forms import cut, least_tokens, shorten
-from gateway.agent.results.spelled_ids import ArgumentIds, spelled_arguments
+from gateway.agent.results.id_slices import ArgumentIds, spelled_arguments
+from gateway.agent.results.result_shortening import cut, least_tokens, shorten
 from gateway.proxy.result_tokens import IdPiece
 from leaf_sdk.leaf.contract import LEGACY_BLOCK_TYPE
 from leaf_sdk.testing import tiny_map

@@ -18,7 +18,7 @@ from gateway.context.compose.conversation import (
     calls_of_turns,
     readable,
 )
-from gateway.context.compose.sources import SourceTrail
+from gateway.context.compose.id_sources import SourceTrail
 from gateway.context.memory import (
     ANSWER,
     ContextChange,

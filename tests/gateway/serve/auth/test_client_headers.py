@@ -12,8 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.show import show_config
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics

@@ -12,7 +12,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from gateway.app.process import guard_endpoints
-from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.config.gateway_config import GatewayConfig, ServeConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.transport.oauth.grants import GrantKey, GrantStore
 from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns

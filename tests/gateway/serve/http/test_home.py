@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from gateway.app.process import guard_endpoints
-from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.config.gateway_config import GatewayConfig, ServeConfig
 from gateway.documentation.pages import CommandSpelling
 from gateway.observe.metrics import Metrics
 from gateway.serve.http.plain_pages import Home

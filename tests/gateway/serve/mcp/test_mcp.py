@@ -16,7 +16,7 @@ import uvicorn
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, LimitsConfig, ServeConfig, UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig, ViewConfig
 from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig, UpstreamConfig, ViewConfig
 from gateway.config.overrides import ToolOverride
 from gateway.config.show import show_config
 from gateway.errors import ConfigError

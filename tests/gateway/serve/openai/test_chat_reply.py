@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.agent.events import Finished, GenerationFinished, ToolFinished
 from gateway.engine.interface import Timings
-from gateway.serve.generation.account import turn_numbers
+from gateway.serve.generation.codec_field import turn_numbers
 from gateway.serve.openai.chat_reply import ChatReply, ChoicesReply
 from gateway.toolcalls.stream.output_events import (
     CallArguments,

@@ -11,7 +11,7 @@ from gateway.agent import OURS, Deferral, ToolChoice
 from gateway.errors import RequestInvalid
 from gateway.serve.openai.chat import ChatRequest
 from gateway.serve.openai.completions import CompletionRequest
-from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.formats.structured_output import AnswerForm
 from leaf_sdk.testing import tiny_map
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.agent import Agent, CallRunner
 from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
-from gateway.context.result_store import ResultStore
+from gateway.context.large_result_store import ResultStore
 from gateway.engine.interface import (
     EngineFacts,
     Generated,

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from gateway.app.process import guard_endpoints
-from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.config.gateway_config import GatewayConfig, ServeConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import CallerToken, Principal
 from gateway.serve.auth import oauth

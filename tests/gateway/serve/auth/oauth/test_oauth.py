@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from gateway.app.process import guard_endpoints
 from gateway.config.access import OAuthConfig
-from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.config.gateway_config import GatewayConfig, ServeConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.api_keys import digest_of
