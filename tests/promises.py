@@ -213,7 +213,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
         "tests/gateway/proxy/test_proxy.py::test_result_over_the_limit_is_an_error_result_and_the_connection_lives",
         "tests/gateway/proxy/test_proxy.py::test_call_over_its_time_is_an_error_result_and_the_server_is_told",
     ),
-    "Each principal has a share of what clients may hold open (`gateway/proxy/caller.py`, 0016).": (
+    "Each principal has a share of what clients may hold open (`gateway/proxy/shares.py`, 0016).": (
         "tests/gateway/proxy/test_shares.py::test_one_principal_gets_its_share_and_is_told_which_and_what_to_do",
         "tests/gateway/engine/test_slots.py::test_principal_that_fills_its_share_of_the_queue_leaves_room_for_the_others",
         "tests/gateway/context/memory/test_bounds.py::test_principal_has_no_more_than_its_share_beside_others",

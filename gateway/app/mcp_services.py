@@ -27,9 +27,8 @@ from gateway.errors import ConfigError
 from gateway.observe.audit import Audit
 from gateway.observe.backend_metrics import SharedMetrics
 from gateway.observe.client_metrics import AccessMetrics
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.observe.trajectories import TrajectoryLog
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens

@@ -36,11 +36,10 @@ from gateway.serve.auth.sign_in_pages import Identify, SignInPages
 from gateway.serve.codec.frame_negotiation import Documents, WireOffer
 from gateway.serve.codec.frames import FrameResponder
 from gateway.serve.http.connection_limits import ClientConnections, ForwardedClients, TrustedProxies
-from gateway.serve.http.error_answers import SOON, error_response, no_such_path
+from gateway.serve.http.error_answers import RETRY_SOON, error_response, no_such_path
 from gateway.serve.http.http_server import FileLimit, http_server, raise_file_limit, url_of_socket
-from gateway.serve.http.middleware import Drain, SpelledPaths, TracedRequests
+from gateway.serve.http.middleware import Cors, Drain, SpelledPaths, TracedRequests
 from gateway.serve.http.plain_pages import NO_PAGES, Home
-from gateway.serve.http.request_parts import Cors
 from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.http import RETRY_AFTER, STOPPING, Rejected, send_rejection
 from gateway.serve.messages.message_endpoint import MessagesEndpoint
@@ -61,7 +60,7 @@ async def stopping(scope: Scope, receive: Receive, send: Send) -> None:
         headers = (*RETRY_AFTER, (b"connection", b"close"))
         await send_rejection(send, Rejected(503, STOPPING, headers=headers))
         return
-    refusal = error_response(503, STOPPING, code="stopping", headers={**SOON, "connection": "close"})
+    refusal = error_response(503, STOPPING, code="stopping", headers={**RETRY_SOON, "connection": "close"})
     await refusal(scope, receive, send)
 
 

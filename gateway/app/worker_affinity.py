@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.engine.pool.engine_choice import key_of, order_of
 from gateway.errors import GatewayError, NotAnswered
 from gateway.replicas import Replica, Replicas
-from gateway.serve.http.error_answers import SOON, ReplicaAnswer, error_answer, error_response
+from gateway.serve.http.error_answers import RETRY_SOON, ReplicaAnswer, error_answer, error_response
 from gateway.serve.http.request_parts import new_request_id, principal_of, read_body
 from gateway.serve.messages.message_reply import form_of
 from gateway.serve.openai.chat_reply import OPENAI
@@ -66,7 +66,7 @@ class AtHome:
 
         async def unanswered(error: NotAnswered) -> ASGIApp:
             if error.asked:
-                return error_response(503, f"{error.message}: ask again", code="replica_lost", headers=SOON)
+                return error_response(503, f"{error.message}: ask again", code="replica_lost", headers=RETRY_SOON)
             return lambda scope, _, send: self._app(scope, _replay(parts, receive), send)
 
         broken = _BROKEN[scope["path"]]

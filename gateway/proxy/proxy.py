@@ -21,7 +21,7 @@ from gateway.observe.metrics import Metrics
 from gateway.protocol.headers import Annotation
 from gateway.proxy.bolt_on import KnownMaps, NoMaps
 from gateway.proxy.bridge import Bridge
-from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal, ShareRule
+from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog, ChangeFeed, Clash, ListChange
 from gateway.proxy.connector import Connector
 from gateway.proxy.merged_lists import RELAYED, merge_capabilities, merge_instructions
@@ -30,6 +30,7 @@ from gateway.proxy.per_user import sign_in_advice
 from gateway.proxy.results import CallOutcome, LastCalls, WrittenIds
 from gateway.proxy.router import Router
 from gateway.proxy.server_registry import ServerRegistry, UpstreamStatus, status_of
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.transport.oauth.grants import GrantStore
 from gateway.proxy.upstream.server_lists import ListCache
 

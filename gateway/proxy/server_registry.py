@@ -16,9 +16,10 @@ import anyio
 from gateway.config.gateway_config import GatewayConfig, TransportName, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.bolt_on import BoltOnStatus
-from gateway.proxy.caller import ClientSession, ShareRule
+from gateway.proxy.caller import ClientSession
 from gateway.proxy.connector import Connector
 from gateway.proxy.per_user import ExchangeAccounts, PerUser, SignInAccounts
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.transport.http.client import Authorizer
 from gateway.proxy.upstream.items.item_reader import MalformedField
 from gateway.proxy.upstream.server_lists import ListCache

@@ -70,9 +70,9 @@ EQUIVALENT: Final = {
     "gateway/observe/metrics.py: len(self._call_series) < SERVERS_BOUND * len(TOOL_OUTCOMES)  ->  "
     "len(self._call_series) <= SERVERS_BOUND * len(TOOL_OUTCOMES)": _KEPT,
     "gateway/observe/metrics.py: SERVERS_BOUND * len(TOOL_OUTCOMES)  ->  SERVERS_BOUND + len(TOOL_OUTCOMES)": _KEPT,
-    "gateway/observe/notices.py: 4096  ->  8192": _KEPT,
-    "gateway/observe/notices.py: 128  ->  256": _LENGTH,
-    "gateway/observe/notices.py: if self._last.get(tool) == kind and (kind, tool, map_id) in self._said:  ->  "
+    "gateway/observe/logs.py: 4096  ->  8192": _KEPT,
+    "gateway/observe/logs.py: 128  ->  256": _LENGTH,
+    "gateway/observe/logs.py: if self._last.get(tool) == kind and (kind, tool, map_id) in self._said:  ->  "
     "if False:": _SHORT_CUT,
     "gateway/observe/tracing.py: 128  ->  256": _LENGTH,
     "gateway/observe/tracing.py: 500  ->  1000": _LENGTH,
@@ -111,9 +111,7 @@ EQUIVALENT: Final = {
     "gateway/proxy/upstream/items/item_reader.py: len(self._logged) + len(new) > _REMEMBERED  ->  "
     "len(self._logged) + len(new) >= _REMEMBERED": _KEPT,
     "gateway/proxy/upstream/items/tool_pins.py: size > min(left, _LONGEST)  ->  size >= min(left, _LONGEST)": _KEPT,
-    "gateway/proxy/upstream/session/in_flight.py: most > seconds  ->  most >= seconds": (
-        "what is left is nothing where both are the same"
-    ),
+    "gateway/deadlines.py: most > seconds  ->  most >= seconds": ("what is left is nothing where both are the same"),
     "gateway/proxy/upstream/session/negotiation.py: 200  ->  400": _LENGTH,
     "gateway/proxy/upstream/session/task_owners.py: 10000  ->  20000": _KEPT,
     "gateway/proxy/upstream/supervision/maintenance.py: anyio.current_time() - began > _LONGEST_PAUSE  ->  "

@@ -212,10 +212,10 @@ class CallRunner:
             compact, saved = await self._compacted(result, server, token_map, most)
             # A part of it is read better by lines, and by the places that its keys have: only what was sent is kept.
             of_compact = None if saved else keeper
-            pieces, source, whole, kept = await self._fitted(call.name, compact, token_map, most, of_compact)
+            pieces, source, whole, kept = await self._fit_to_share(call.name, compact, token_map, most, of_compact)
             if saved and not whole:
                 saved = 0
-                pieces, source, whole, kept = await self._fitted(call.name, result, token_map, most, keeper)
+                pieces, source, whole, kept = await self._fit_to_share(call.name, result, token_map, most, keeper)
             result = compact if saved else result
             text, is_error = _said(result), bool(result.get("isError"))
         finished = ToolFinished(
@@ -248,7 +248,7 @@ class CallRunner:
             return result, 0
         return await anyio.to_thread.run_sync(compacted, result, form, token_map)
 
-    async def _fitted(
+    async def _fit_to_share(
         self, tool: str, result: Mapping[str, Any], token_map: TokenMap, most: int, reader: ResultReader | None
     ) -> tuple[tuple[IdPiece, ...], Source, bool, Kept | None]:
         """A result as at most `most` ids, where they came from, whether they are all, and what was kept."""

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsGenerated
 from gateway.agent.generate.engine_spans import plain_span, sampling_attributes
 from gateway.agent.generate.generation import form_refused, lost_grammar, replayed
-from gateway.agent.generate.model_output import EndHold, StopFilter
+from gateway.agent.generate.model_output import EndHold
+from gateway.agent.generate.stop_strings import StopFilter
 from gateway.config import LimitsConfig
 from gateway.context.history.template_messages import check_length
 from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling, Timings

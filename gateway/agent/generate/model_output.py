@@ -11,6 +11,7 @@ from itertools import starmap, zip_longest
 
 from gateway.agent.events import AgentEvent, ContentSampled, IdsGenerated, TokenLogprob
 from gateway.agent.generate.generation_options import GenerationOptions
+from gateway.agent.generate.stop_strings import StopFilter
 from gateway.context.compose.conversation import Asked, Conversation
 from gateway.context.history.template_messages import CallIds
 from gateway.context.memory import Call, LivedTurn
@@ -30,12 +31,8 @@ from gateway.toolcalls.stream.output_events import (
 )
 from gateway.toolcalls.stream.spelling import hidden_ids
 
-# Where a model's answer ends: at its end-of-turn id, or before a stop string.
-#
 # The last id of a generation may be the end of turn, which does not belong to it: a special id is held back until
-# another id follows or the engine says what ended the generation. The engine is never given stop strings, since it
-# withholds ids for them; they are found in the content, and text that may be the beginning of one is held until that
-# is decided. Pure.
+# another id follows or the engine says what ended the generation. Pure.
 
 
 class EndHold:
@@ -62,50 +59,6 @@ class EndHold:
     def drop(self) -> None:
         """Forget what is held."""
         self._held = ()
-
-
-class StopFilter:
-    """Passes text through up to the first stop string, which is left out (OpenAI's `stop`)."""
-
-    def __init__(self, stops: Sequence[str]) -> None:
-        self._stops = [stop for stop in stops if stop]
-        self._held: str = ""
-        self.hit = False
-        """Whether a stop string has been found; nothing passes any more then."""
-        self.found: str | None = None
-        """The stop string that was found."""
-
-    def feed(self, text: str) -> str:
-        """Take text; return what may be shown now."""
-        if self.hit:
-            return ""
-        if not self._stops:
-            return text
-        text = self._held + text
-        found = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
-        if found:
-            self.hit = True
-            self._held = ""
-            # The stop string that is complete first counts, so that it does not matter how the text was split.
-            _, at, self.found = min(found)
-            return text[:at]
-        keep = self._undecided(text)
-        self._held = text[len(text) - keep :]
-        return text[: len(text) - keep]
-
-    def close(self) -> str:
-        """End the text; return what was held."""
-        held = self._held
-        self._held = ""
-        return held
-
-    def _undecided(self, text: str) -> int:
-        """Length of the longest end of `text` that begins a stop string."""
-        longest = max(len(stop) for stop in self._stops) - 1
-        for size in range(min(longest, len(text)), 0, -1):
-            if any(stop.startswith(text[-size:]) for stop in self._stops):
-                return size
-        return 0
 
 
 log = get_logger("agent")

@@ -20,7 +20,7 @@ from gateway.engine.interface import Message
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.errors import ContextExceeded, RequestInvalid
 from gateway.escape import cut_text
-from gateway.protocol.json_text import without_escapes, without_strings
+from gateway.protocol.messages import without_escapes, without_strings
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import call_text, system_preamble
 from gateway.toolcalls.parser import parser_for

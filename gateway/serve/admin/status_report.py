@@ -21,7 +21,7 @@ from gateway.engine.pool.engine_choice import MemberStatus
 from gateway.engine.pool.pool import EnginePool
 from gateway.errors import ConfigError, EngineError
 from gateway.escape import escape_text, mask_text
-from gateway.observe.notices import TokenNotices
+from gateway.observe.logs import TokenNotices
 from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.naming import ToolEntry

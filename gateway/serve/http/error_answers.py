@@ -67,7 +67,7 @@ def anthropic_error(status: int, message: str, request_id: str) -> tuple[int, di
     return shown, {"type": "error", "error": error, "request_id": request_id}
 
 
-SOON: Final[Mapping[str, str]] = {"retry-after": "2"}
+RETRY_SOON: Final[Mapping[str, str]] = {"retry-after": "2"}
 """Header of an answer that asks the client to try again soon."""
 
 log = get_logger("serve")

@@ -1,4 +1,4 @@
-"""What surrounds every request: its path in one spelling, its place in the count of those that run, and its span."""
+"""What surrounds every request: its path in one spelling, its place in the count of those that run, its span, CORS."""
 
 import re
 from asyncio import CancelledError
@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.serve.http.request_parts import headers_of
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Traced, Tracing
@@ -213,3 +216,73 @@ class TracedRequests:
                 await self._app({**scope, "headers": headers, _ENDING: ending}, receive, noted)
             finally:
                 ending.show(span)
+
+
+# Lets web pages of origins that the operator names call `/mcp`, `/sse` and `/v1` (Fetch, "CORS protocol").
+#
+# Answers their preflights, which carry no credential, and adds to every answer the headers without which a browser
+# hides it from the page, refusals included. Nothing changes for other origins: `HostGuard` refuses them. Cookies are
+# never allowed: a page must have a credential of its own to send.
+
+_CALLED: Final = ("/mcp", "/sse", "/v1", "/.well-known")
+"""The last for clients that look there how to sign in to this gateway (RFC 9728)."""
+_METHODS: Final = "GET, POST, DELETE, OPTIONS"
+_NAMES: Final = re.compile(r"[\w!#$%&'*+.^`|~-]+(?:[ \t]*,[ \t]*[\w!#$%&'*+.^`|~-]+)*", re.ASCII)
+"""A list of header names (RFC 9110, section 5.6.2)."""
+_EXPOSED: Final = (
+    "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After, X-Request-Id, X-Codec-Map, Content-Encoding"
+)
+_KEPT: Final = "600"
+"""Seconds for which a browser may keep the answer to a preflight."""
+
+
+class Cors:
+    """Wraps the guarded endpoints for browsers."""
+
+    def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
+        """`origins`: as browsers write them, `scheme://host` or `scheme://host:port`."""
+        self._app = app
+        self._origins = frozenset(origins)
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one ASGI connection."""
+        if scope["type"] != "http" or not _is_served(scope["path"]):
+            return self._app(scope, receive, send)
+        read = headers_of(scope)
+        origin = read.values.get("origin")
+        if origin not in self._origins or "origin" in read.repeated:
+            return self._app(scope, receive, send)
+        if scope["method"] == "OPTIONS" and "access-control-request-method" in read.values:
+            return _preflight_answer(origin, read.values)(scope, receive, send)
+        added = [
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"access-control-expose-headers", _EXPOSED.encode()),
+            (b"vary", b"Origin"),
+        ]
+
+        async def send_allowed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), *added]}
+            await send(message)
+
+        return self._app(scope, receive, send_allowed)
+
+
+def _is_served(path: str) -> bool:
+    return any(path == root or path.startswith(f"{root}/") for root in _CALLED)
+
+
+def _preflight_answer(origin: str, headers: dict[str, str]) -> Response:
+    """What a browser may send: any header that it asks for, since tools may name their own (`Mcp-Param-...`)."""
+    asked = headers.get("access-control-request-headers", "")
+    allowed = {
+        "Access-Control-Allow-Origin": origin,
+        "Access-Control-Allow-Methods": _METHODS,
+        "Access-Control-Max-Age": _KEPT,
+        "Vary": "Origin, Access-Control-Request-Headers",
+    }
+    if _NAMES.fullmatch(asked):
+        allowed["Access-Control-Allow-Headers"] = asked
+    if headers.get("access-control-request-private-network") == "true":
+        allowed["Access-Control-Allow-Private-Network"] = "true"
+    return Response(status_code=204, headers=allowed)

@@ -24,10 +24,11 @@ from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from gateway.protocol.headers import VERSION_HEADER
 from gateway.protocol.messages import Request, parse_message
-from gateway.proxy.caller import Principal, ShareRule
+from gateway.proxy.caller import Principal
 from gateway.proxy.catalog import ListChange
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
+from gateway.proxy.shares import ShareRule
 from gateway.replicas import ALONE, Replica, Replicas
 from gateway.serve.http.error_answers import replay_body
 from gateway.serve.http.middleware import LATE

@@ -40,10 +40,11 @@ from gateway.protocol.messages import (
     encode_notification,
     encode_response,
 )
-from gateway.proxy.caller import Principal, ShareRule
+from gateway.proxy.caller import Principal
 from gateway.proxy.catalog import ListChange
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.results import CallOutcome, ending_of
+from gateway.proxy.shares import ShareRule
 from gateway.serve.mcp.large_result_links import ResultLinks, no_result, result_name
 from gateway.serve.mcp.recorder import Recorder
 from gateway.serve.mcp.result_ids import ClientIds, SessionMaps

@@ -20,9 +20,8 @@ from gateway.config import LimitsConfig
 from gateway.context.compose.prompt import definition_texts
 from gateway.errors import UnknownTool
 from gateway.observe.audit import Audit
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.observe.tracing import Tracing
 from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
 from gateway.proxy.caller import ANYBODY, Principal

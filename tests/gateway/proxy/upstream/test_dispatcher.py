@@ -8,7 +8,8 @@ import pytest
 
 from gateway.config.gateway_config import LimitsConfig, UpstreamConfig
 from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
-from gateway.proxy.caller import Nobody, Principal, ShareRule
+from gateway.proxy.caller import Nobody, Principal
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.transport.interface import (
     LinkLost,
     MaybeForgotten,

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from gateway.config import GatewayConfig, LimitsConfig
 from gateway.context.large_result_store import ResultStore
 from gateway.errors import OwnerGone, rpc_error
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.protocol.messages import INTERNAL_ERROR
 from gateway.proxy.caller import Principal
 from gateway.proxy.result_tokens import ResultTokens

@@ -7,7 +7,8 @@ import pytest
 
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import UpstreamUnavailable
-from gateway.proxy.caller import Nobody, Principal, ShareRule
+from gateway.proxy.caller import Nobody, Principal
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.transport.interface import LinkLost
 from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstream.supervision.selector import Selector

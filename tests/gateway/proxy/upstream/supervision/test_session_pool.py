@@ -8,7 +8,8 @@ import pytest
 
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import UpstreamUnavailable, rpc_error
-from gateway.proxy.caller import Nobody, Principal, ShareRule
+from gateway.proxy.caller import Nobody, Principal
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstream.supervision import session_pool as module

@@ -3,7 +3,7 @@
 import pytest
 import structlog
 
-from gateway.observe.notices import REMEMBERED, TokenNotices
+from gateway.observe.logs import REMEMBERED, TokenNotices
 
 MAP = "sha256:0123456789abcdef" + "0" * 48
 
