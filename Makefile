@@ -315,4 +315,4 @@ $(READY): requirements.lock $(MANIFESTS) Makefile
 	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --no-deps --no-build-isolation $(addprefix -e ./,$(MEMBERS))
 	@touch $@
 	@echo "== ready: $(BIN)/codec-gateway --help"
-	@echo "== $$($(BIN)/python -m gateway.engine.embedded.native 2>&1)"
+	@echo "== $$($(BIN)/python -m gateway.engine.embedded.child_process 2>&1)"

@@ -13,7 +13,7 @@ from time import process_time
 
 import uvloop
 
-from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.protocol.messages import encode_response
 from gateway.proxy.caller import NOBODY_MODERN

@@ -21,10 +21,8 @@ from gateway.context.memory import (
     Shown,
     root_digest,
 )
-from gateway.engine.control_tokens import MarkerGuard
-from gateway.engine.rendering.foreign import Foreign, Signs
-from gateway.engine.rendering.placed import Known, regions
-from gateway.engine.rendering.rendered import restored, shown_once
+from gateway.engine.rendering.foreign_text import ForeignText, MarkerGuard, Signs, restored, shown_once
+from gateway.engine.rendering.prompt_ids import Known, turn_regions
 from gateway.engine.rendering.scaffold import shape_of
 from gateway.toolcalls.stream.output_events import CallClosed
 
@@ -110,7 +108,7 @@ def print_places() -> None:
     """Print the time to find the turns of a conversation in its rendering."""
     for count in (201, 2_001, 9_999):
         messages = conversation(count, count * 250)
-        foreign = Foreign(Signs(MarkerGuard(["<|im_start|>", "<|im_end|>"])))
+        foreign = ForeignText(Signs(MarkerGuard(["<|im_start|>", "<|im_end|>"])))
         shown = foreign.messages(messages, marked=True)
         text = "".join(f"<|im_start|>{m['role']}\n{m['content']}{_calls(m)}<|im_end|>\n" for m in shown)
         known = {n: _known(m) for n, m in enumerate(messages) if m["role"] == "assistant"}
@@ -118,7 +116,7 @@ def print_places() -> None:
         def place() -> int:
             whole = restored(text, foreign)  # noqa: B023 - called here
             marks = shown_once(whole, foreign) or []  # noqa: B023 - called here
-            return len(regions(whole, marks, foreign, messages, known, _read))  # noqa: B023 - called here
+            return len(turn_regions(whole, marks, foreign, messages, known, _read))  # noqa: B023 - called here
 
         assert place() == len(known)
         print(f"{count:6} messages: {len(known)} turns placed in {least(place):8.2f} ms")

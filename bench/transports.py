@@ -18,7 +18,7 @@ import uvloop
 
 from bench.processes import free_port, running, wait_for_port
 from bench.record import summary, write
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.protocol.messages import encode_request, parse_message
 from gateway.proxy.caller import NOBODY

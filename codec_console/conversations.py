@@ -22,10 +22,9 @@ from codec_console.transcript import Transcript, transcript_of
 from codec_console.transcript_json import RANGE, ViewOptions, differences_json, ids_json, transcript_json
 from codec_console.turns import TurnTable
 from codec_console.visit import Page, Visit, unless_shown, whole_number
-from gateway.config.masking import mask_text
 from gateway.config.show import secrets_of
 from gateway.context.memory import Remembered
-from gateway.escape import escape_text
+from gateway.escape import escape_text, mask_text
 from gateway.serve.admin.extra_pages import GatewayParts
 
 _BEGINNING: Final = 1024

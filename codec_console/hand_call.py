@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any, Final, cast
 
 from codec_console.render import PreparedText, lines
-from gateway.agent.calls.call_ids import shorten
+from gateway.agent.results.result_shortening import shorten
 from gateway.config.show import secrets_of
 from gateway.errors import GatewayError, RequestInvalid
 from gateway.observe.audit import AuditLine, IdsSource

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from itertools import accumulate
 
-from gateway.config.masking import secret_places
+from gateway.escape import secret_places
 from leaf_sdk.vocab import TokenMap
 
 

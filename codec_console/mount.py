@@ -14,7 +14,7 @@ from codec_console.policy import Policy
 from codec_console.sign_in import SignIn
 from gateway.config.access import VARIABLE
 from gateway.config.address import is_loopback
-from gateway.config.model import GatewayConfig
+from gateway.config.gateway_config import GatewayConfig
 from gateway.serve.admin.extra_pages import GatewayParts
 from gateway.serve.auth.gateway_token import stored_token
 

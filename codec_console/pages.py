@@ -26,14 +26,14 @@ from codec_console.tools import Tools
 from codec_console.visit import Form, Page, Visit, is_our_form, read_form
 from codec_console.why import Why
 from codec_console.words import words_of
-from gateway.config.model import ServeConfig
+from gateway.config.gateway_config import ServeConfig
 from gateway.documentation.pages import ANYWHERE
 from gateway.errors import ConfigError, GatewayError
 from gateway.observe.audit import AuditLine
 from gateway.observe.logs import get_logger
 from gateway.serve.admin.extra_pages import GatewayParts
 from gateway.serve.auth.identity import OPERATOR
-from gateway.serve.http.errors import error_answer
+from gateway.serve.http.error_answers import error_answer
 
 NAVIGATION: Final = (
     ("/console/conversations", "Conversations"),
@@ -122,7 +122,7 @@ class Console:
                 return await show(self._visit(request, session, form))
             except PageNotFound as error:
                 return self._refused(404, error.message)
-            except Exception as error:  # noqa: BLE001 - the boundary of these pages, as `gateway/serve/http/errors.py` for /v1
+            except Exception as error:  # noqa: BLE001 - the boundary of these pages, as `gateway/serve/http/error_answers.py` for /v1
                 status, body = error_answer(error)
                 return self._refused(status, body["error"]["message"])
 

@@ -11,7 +11,7 @@ import anyio.to_thread
 from starlette.responses import Response
 
 from codec_console.visit import Page, Visit
-from gateway.config.model import GatewayConfig
+from gateway.config.gateway_config import GatewayConfig
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError
 from gateway.proxy.upstream.items.tool_pins import PinChange, PinFile

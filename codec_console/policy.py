@@ -12,10 +12,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.config.address import host_name, is_loopback
-from gateway.config.model import ServeConfig
+from gateway.config.gateway_config import ServeConfig
 from gateway.escape import escape_text
 from gateway.serve.auth.gateway_token import names_us, own_hosts
-from gateway.serve.http.admission import FORWARDED, TrustedProxies
+from gateway.serve.http.connection_limits import FORWARDED, TrustedProxies
 
 SCHEME: Final = "console.scheme"
 """Key in the ASGI scope: the scheme that the browser uses, `http` (on this machine) or `https`."""

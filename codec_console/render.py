@@ -16,9 +16,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
-from gateway.config.masking import mask_text
 from gateway.documentation.pages import own_spelling
-from gateway.escape import escape_text
+from gateway.escape import escape_text, mask_text
 
 _FOLDER: Final = Path(__file__).parent
 _LONGEST: Final = 65_536

@@ -14,7 +14,7 @@ from codec_console.histogram import picture_of
 from codec_console.missing import PageNotFound
 from codec_console.pins import changed_tools
 from codec_console.visit import Page, Visit, unless_shown
-from gateway.observe.notices import ShippedKind
+from gateway.observe.logs import ShippedKind
 from gateway.proxy.naming import ToolEntry
 from gateway.serve.admin.extra_pages import GatewayParts
 

@@ -14,14 +14,13 @@ from starlette.responses import Response
 from codec_console.context_changes import words_of
 from codec_console.render import PreparedText
 from codec_console.visit import Page, Visit, unless_shown
-from gateway.config.masking import mask_text
 from gateway.config.show import secrets_of
 from gateway.context.compose.recall import Comparison
 from gateway.context.memory import RequestFigures
 from gateway.engine.interface import shared_prefix
-from gateway.escape import escape_text
+from gateway.escape import escape_text, mask_text
+from gateway.serve.admin.advice import WORDS, advice_on_loss
 from gateway.serve.admin.extra_pages import GatewayParts
-from gateway.serve.admin.losses import WORDS, advice_on_loss
 
 _WORDS: Final = 200
 

@@ -8,7 +8,7 @@ is on loopback, the browser reaches it without a proxy, and no caller has creden
 from dataclasses import dataclass
 
 from gateway.config.address import is_loopback
-from gateway.config.model import GatewayConfig
+from gateway.config.gateway_config import GatewayConfig
 
 
 @dataclass(frozen=True, slots=True)

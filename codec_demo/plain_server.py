@@ -9,7 +9,7 @@ import json
 import os
 import sys
 
-from gateway.engine.embedded.native import load
+from gateway.engine.embedded.child_process import load
 
 
 def main() -> None:

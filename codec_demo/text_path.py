@@ -16,7 +16,7 @@ from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, 
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.proxy.proxy import Proxy
 from gateway.toolcalls.formats.format import Format
-from gateway.toolcalls.message import parse
+from gateway.toolcalls.parser import parse
 from gateway.toolcalls.schema.spec import ToolSpec
 
 

@@ -14,7 +14,8 @@ from rich.text import Text
 from codec_demo.story import Answered, Story
 from codec_demo.text_path import TextTurn
 from gateway.agent.events import GenerationFinished
-from gateway.serve.generation.account import turn_numbers
+from gateway.agent.figures import reused_share
+from gateway.serve.generation.codec_field import turn_numbers
 
 _WIDTH = 100
 _TABLE_WIDTH = 76
@@ -131,7 +132,8 @@ def _show_sums(story: Story, console: Console) -> None:
     """Print what the loop saves, in two lines."""
     token = sum(t.timings.prompt_n for t in story.turns[1:] if t.timings)
     text = sum(t.timings.prompt_n for t in story.text.turns[1:])
-    worst = min((t.reuse for t in story.turns if t.reuse is not None), default=0.0)
+    shares = [share for turn in story.turns if (share := reused_share(turn)) is not None]
+    worst = min(shares, default=0.0)
     reused = "every id" if worst >= 1 else f"at least {worst:.1%} of the ids"
     console.print(
         Text.assemble(

@@ -6,9 +6,9 @@ instead, what is accepted without effect. A test compares the page with this out
 
 from typing import Any, Final
 
-from gateway.serve.generation.fields import RequestModel
+from gateway.serve.generation.request_fields import RequestModel
 from gateway.serve.messages.message_request import MessagesRequest
-from gateway.serve.openai.chat_request import ChatRequest
+from gateway.serve.openai.chat import ChatRequest
 from gateway.serve.openai.completions import CompletionRequest
 from gateway.serve.openai.model_endpoint import DetokenizeRequest, EmbeddingsRequest, TokenizeRequest
 from gateway.serve.responses.response_request import ResponsesRequest

@@ -74,9 +74,8 @@ In the examples, TOOL, KEY and VALUE stand for a tool's name, an argument's name
 """
 
 EXAMPLE = """\
-from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.formats.format import Format
-from gateway.toolcalls.nodes.readers import Capture, Space, Start
+from gateway.toolcalls.nodes.readers import Capture, Seq, Space, Start
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.regions import CallNode, Calls, MarkedRegion
 from gateway.toolcalls.nodes.json_nodes import Json

@@ -213,7 +213,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
         "tests/gateway/proxy/test_proxy.py::test_result_over_the_limit_is_an_error_result_and_the_connection_lives",
         "tests/gateway/proxy/test_proxy.py::test_call_over_its_time_is_an_error_result_and_the_server_is_told",
     ),
-    "Each principal has a share of what clients may hold open (`gateway/proxy/caller.py`, 0016).": (
+    "Each principal has a share of what clients may hold open (`gateway/proxy/shares.py`, 0016).": (
         "tests/gateway/proxy/test_shares.py::test_one_principal_gets_its_share_and_is_told_which_and_what_to_do",
         "tests/gateway/engine/test_slots.py::test_principal_that_fills_its_share_of_the_queue_leaves_room_for_the_others",
         "tests/gateway/context/memory/test_bounds.py::test_principal_has_no_more_than_its_share_beside_others",
@@ -254,7 +254,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
         "tests/gateway/agent/test_turn.py::test_stop_string_ends_the_answer_without_being_shown",
     ),
     "Arguments.": "the name of what follows",
-    "A bolt-on gets the run of the model's ids that spells its call, found by `gateway/agent/calls/call_ids.py` between the format's markers: the run begins and ends with whole tokens, and spells what the parser read.": (
+    "A bolt-on gets the run of the model's ids that spells its call, found by `gateway/agent/results/id_slices.py` between the format's markers: the run begins and ends with whole tokens, and spells what the parser read.": (
         "tests/gateway/agent/test_argument_ids.py::test_an_object_that_shares_a_token_with_something_else_is_not_sent_as_ids",
         "tests/gateway/agent/test_argument_ids.py::test_what_does_not_say_exactly_this_call_is_not_sent_as_ids",
     ),
@@ -271,7 +271,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     ),
     "Slots.": "the name of what follows",
     "A llama.cpp slot is one KV cache.": "an explanation of the model, the engine or the template",
-    "Where the engine is ours alone, `gateway/engine/slots/allocation.py` remembers what each holds and for whom, and gives a generation the free slot, known to be at rest, whose ids its prompt continues; `paging.py` beside it decides which slots of the embedded engine are swapped to files and back; `slot.py` knows where a cache can be cut.": (
+    "Where the engine is ours alone, `gateway/engine/slots/allocation.py` remembers what each holds and for whom, and gives a generation the free slot, known to be at rest, whose ids its prompt continues; `swap_plan.py` beside it decides which slots of the embedded engine are swapped to files and back; `slot.py` knows where a cache can be cut.": (
         "tests/gateway/engine/test_checkpoints.py::test_what_is_reused_is_a_common_beginning_that_the_cache_can_go_back_to",
         "tests/gateway/engine/test_slots.py::test_the_slot_with_the_longest_common_prefix_is_taken",
         "tests/gateway/engine/test_slots.py::test_what_another_principal_left_decides_nothing",
@@ -283,7 +283,7 @@ ARCHITECTURE: Final[Mapping[str, Held]] = {
     "`prefill.py` processes what precedes a result while the tool works.": (
         "tests/gateway/agent/test_prefill.py::test_what_was_processed_ahead_of_time_counts_as_processed_once",
     ),
-    "Among several engines `members.py` chooses which answers; if one is lost, `gateway/agent/generate/recovery.py` continues on another.": (
+    "Among several engines `engine_choice.py` chooses which answers; if one is lost, `gateway/agent/generate/generation.py` continues on another.": (
         "tests/gateway/engine/test_homes.py::test_homes_are_spread_evenly",
         "tests/gateway/agent/test_failover.py::test_an_answer_goes_on_with_the_ids_that_are_there_wherever_it_is_lost",
     ),

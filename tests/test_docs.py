@@ -20,8 +20,8 @@ from gateway.cli.app import build_app
 from gateway.config.load import load_config
 from gateway.config.overrides import OWN_TOOLS, RESULT_TOOLS
 from gateway.observe.exposition import LossReason
-from gateway.serve.admin.losses import WORDS
-from gateway.serve.generation.account import turn_numbers
+from gateway.serve.admin.advice import WORDS
+from gateway.serve.generation.codec_field import turn_numbers
 from gateway.serve.openai.chat_reply import ChatReply
 from leaf_sdk.cli.commands import app as leaf_app
 from tests.cases import each_of

@@ -26,7 +26,7 @@ from bench.scaling.real import play as play_for_real
 from bench.scaling.simulation import Scene, Simulation, simulate
 from bench.scaling.traces import Conversation, Crowd, Turn, draw
 from bench.scaling.validation import BAR, CASES, SHORT, Case, compared, in_its_order
-from gateway.engine.pool.members import WARM
+from gateway.engine.pool.engine_choice import WARM
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scaling.md"

@@ -24,7 +24,7 @@ from bench.first_delta import process
 from bench.processes import serving_gateway
 from codec_bench.workload import prompt_text
 from gateway.engine.embedded.packaged_model import packaged_model
-from gateway.engine.slots.rates import Rates
+from gateway.engine.slots.engine_speed import Rates
 from leaf_sdk import TokenMap, open_map
 
 _SCENE: Final = Scene(Shape("one preamble of 200, own 100", 1, 200, 100), talks=8, slots=2, turns=4, added=52)

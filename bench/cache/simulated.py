@@ -1,6 +1,7 @@
 """A scene on the gateway's paging alone: ids that would be reused, without an engine, files or time.
 
-Turns a scene, an order and a limit into counts. It carries out plans as `gateway/engine/slots/swapper.py` does.
+Turns a scene, an order and a limit into counts. It carries out plans as `gateway/engine/slots/slot_save_restore.py`
+does.
 """
 
 import heapq
@@ -14,10 +15,10 @@ from typing import Final
 
 from bench.cache.scene import Scene, Start, Talk, talks
 from gateway.engine.interface import shared_prefix
-from gateway.engine.slots.paging import Paging
-from gateway.engine.slots.rates import Rates
+from gateway.engine.slots.engine_speed import Rates
 from gateway.engine.slots.slot import Slot
 from gateway.engine.slots.slot_directory import SlotFile
+from gateway.engine.slots.swap_plan import Paging
 
 VOCABULARY: Final = 49_152
 OWNER: Final = "bench"

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bench.record import RESULTS
-from gateway.engine.slots.rates import Rates
+from gateway.engine.slots.engine_speed import Rates
 
 _SWAP: Final = 2e-3
-"""Seconds that a request to the engine takes, whatever it moves (`gateway/engine/slots/rates.py`)."""
+"""Seconds that a request to the engine takes, whatever it moves (`gateway/engine/slots/engine_speed.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import Final
 from bench.cache.simulated import OWNER, PagedSlots
 from bench.scaling.costs import Costs, SimulatedRates
 from bench.scaling.traces import Conversation
-from gateway.engine.slots.paging import Paging
 from gateway.engine.slots.slot import Slot
+from gateway.engine.slots.swap_plan import Paging
 
 _BATCH: Final = 2048
 """The most ids of prompts that a pass takes: llama.cpp's `n_batch`."""

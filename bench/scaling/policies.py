@@ -1,8 +1,8 @@
 """Which engine is asked: by the gateway's own homes, and by other policies.
 
 A policy belongs to one gateway: it knows what that gateway has sent and nothing of its neighbours. `homes` calls
-`gateway/engine/pool/members.py`, which the gateway runs. Among equally busy engines a draw decides. `prefix` is what
-routers do that remember which prompts they have sent where.
+`gateway/engine/pool/engine_choice.py`, which the gateway runs. Among equally busy engines a draw decides. `prefix` is
+what routers do that remember which prompts they have sent where.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from random import Random
 from typing import Final, Protocol, overload
 
 from bench.scaling.traces import Conversation
-from gateway.engine.pool.members import WARM, Load, choose, order_of, warmth, with_room
+from gateway.engine.pool.engine_choice import WARM, Load, choose, order_of, warmth, with_room
 
 Engines = Mapping[str, float]
 """The present engines, and when each joined."""

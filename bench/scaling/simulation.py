@@ -14,7 +14,7 @@ from bench.scaling.costs import Costs
 from bench.scaling.engine import Engine, Request, Size
 from bench.scaling.policies import POLICIES, Policy
 from bench.scaling.traces import Conversation
-from gateway.engine.pool.members import WARM
+from gateway.engine.pool.engine_choice import WARM
 
 TAILS: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 

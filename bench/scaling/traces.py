@@ -12,7 +12,7 @@ from math import exp, log
 from random import Random
 from typing import Final
 
-from gateway.engine.pool.members import key_of
+from gateway.engine.pool.engine_choice import key_of
 
 _COMES_BACK: Final = 0.05
 """The share of pauses that are a person's, not a tool's."""

@@ -17,7 +17,7 @@ from bench.scaling.policies import POLICIES
 from bench.scaling.real import SMALL, Played, lived, play
 from bench.scaling.simulation import Outcome, Scene, Simulation
 from bench.scaling.traces import Conversation, Crowd, draw
-from gateway.engine.pool.members import WARM
+from gateway.engine.pool.engine_choice import WARM
 
 BAR: Final = 0.1
 """By how much reuse and processed ids may differ, in every row."""

@@ -19,7 +19,7 @@ from bench.wire.streams import stream
 from gateway.agent.events import AgentEvent, Finished, IdsGenerated
 from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.serve.codec.frames import FrameReply, Regions
-from gateway.serve.generation.fields import WatchIds
+from gateway.serve.generation.request_fields import WatchIds
 from leaf_sdk import TokenMap, open_map
 from leaf_sdk.wire import CODINGS, Coding, Format, Frame, FrameWriter
 

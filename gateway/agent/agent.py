@@ -7,6 +7,7 @@ pool of engines and one proxy. It emits events and knows no HTTP.
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.agent.calls.request_tools import (
@@ -17,6 +18,7 @@ from gateway.agent.calls.request_tools import (
     Deferring,
     ToolOffers,
     ToolScope,
+    aliases_of,
     check_left_out,
     find_forms,
     gathered,
@@ -26,7 +28,7 @@ from gateway.agent.calls.request_tools import (
 from gateway.agent.calls.runner import CallRunner
 from gateway.agent.events import Emit, Finished, ToolFinished
 from gateway.agent.generate.generation_options import FREE, ToolChoice, check_choice
-from gateway.agent.results.result_reader import SPECS
+from gateway.agent.results.large_results import SPECS
 from gateway.agent.turn import ANSWER_ROOM, Answer, AnswerOptions
 from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Asked, Conversation
@@ -44,10 +46,10 @@ from gateway.context.history.template_messages import (
 from gateway.context.memory import ContextChange
 from gateway.context.memory.defined_tools import ToolDigests
 from gateway.engine.interface import Message
-from gateway.engine.pool.members import home_key
+from gateway.engine.pool.engine_choice import home_key
 from gateway.engine.pool.pool import EnginePool
-from gateway.engine.rendering.foreign import NO_OPTIONS, checked_options
-from gateway.engine.start.ready_engine import ReadyEngine, larger_context
+from gateway.engine.rendering.template import NO_OPTIONS
+from gateway.engine.start.ready_engine import ReadyEngine, checked_options, larger_context
 from gateway.errors import ContextExceeded, TemplateRefused
 from gateway.observe.metrics import Metrics
 from gateway.observe.trajectories import TrajectoryLog
@@ -56,7 +58,7 @@ from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, Diagnostic
 
 if TYPE_CHECKING:
-    from gateway.context.shared_memory import SharedMemory
+    from gateway.context.shared_conversations import SharedMemory
     from gateway.observe.tracing import Tracing
 
 
@@ -123,33 +125,34 @@ class Agent:
         ready = self._pool.ready(model)
         if options:
             ready = ready.with_options(checked_options(options, ready.token_map, "chat_template_kwargs"))
-        names = frozenset(tool.name for tool in client_tools)
-        if aliases := self._calls.offers.aliases(principal, besides=names):
+        names, offers = frozenset(tool.name for tool in client_tools), self._calls.offers
+        entries = offers.entries(principal)
+        if entries and (aliases := aliases_of(entries, besides=names)):
             choice, messages = choice.renamed(aliases), with_tool_names(messages, aliases)
         named = choice.names or ()
-        ours = self._calls.offers.to(principal, ready.facts.context, named, gateway_tools)
+        ours = offers.divide(entries, ready.facts.context, named, gateway_tools)
         digests = ToolDigests()
         offered = gathered(
             *(ours, client_tools, deferral, named, ready.facts.context, self._defer_client_tools, digests)
         )
         tools = offered.tools
         check_choice(choice, tools)
-        messages, offered = await with_suggestions(
-            messages, offered, digests, self._suggested_tools, ready.facts.context, choice.allows
-        )
+        if offered.search is not None:
+            messages, offered = await with_suggestions(
+                messages, offered, digests, self._suggested_tools, ready.facts.context, choice.allows
+            )
         check_size(messages, ready.facts.context)
         check_length(sum(digests.of(tool)[1] for tool in tools), ready.facts.context, "tools")
         messages, begun = (messages[:-1], begun_text(messages)) if continues else (messages, "")
         messages, unreadable = with_readable_calls(without_volatile(messages, self._volatile))
-
-        def owner_of(tool: str) -> str | None:
-            return None if tool in names else self._calls.offers.server_of(tool)
-
-        home = self._home(ready, principal, messages)
+        owner_of = partial(offers.server_of, besides=names)
+        # A single engine without sessions has no use for it.
+        homed = self._pool.several or ready.facts.can.sessions
+        home = home_key(principal.name, messages) if homed else b""
 
         async def made_with(ready: ReadyEngine) -> Conversation:
             placed = await in_their_places(messages, ready.template)
-            check_left_out(choice.names, tools, ready)
+            check_left_out(named, tools, ready)
             odd = (Diagnostic("definition", fault.message) for fault in ready.forms.faults(tools, owner_of))
             asked = Asked(
                 ready.tool_format.format,
@@ -160,8 +163,8 @@ class Agent:
                 result_tools=SPECS if gateway_tools != NO_TOOL else (),
                 client_tools=names,
                 principal=principal,
-                server_of=self._calls.offers.server_of,
-                may_call=choice.may_call,
+                server_of=offers.server_of,
+                may_call=choice.mode != "none",
                 model=model,
                 home=home,
                 diagnostics=(*unreadable, *odd, *((offered.note,) if offered.note is not None else ())),
@@ -183,12 +186,6 @@ class Agent:
         if conversation.room <= 0:
             raise ContextExceeded(_too_long(conversation), len(conversation.ids), ready.facts.context)
         return conversation
-
-    def _home(self, ready: ReadyEngine, principal: Principal, messages: Sequence[Message]) -> bytes:
-        """The key of the conversation's home; b"" where nothing depends on it."""
-        if not (self._pool.several or ready.facts.can.sessions):
-            return b""
-        return home_key(principal.name, messages)
 
     @property
     def offers(self) -> ToolOffers:

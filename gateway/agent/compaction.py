@@ -17,7 +17,6 @@ from gateway.agent.events import AgentEvent, Compacted, Emit, Finished
 from gateway.agent.generate.generation_options import FREE, ToolChoice
 from gateway.agent.turn import AnswerOptions
 from gateway.context.compose.conversation import Conversation
-from gateway.context.compose.later_tools import names_found
 from gateway.context.history.shortening import (
     INSTRUCTION,
     after_summary,
@@ -29,6 +28,7 @@ from gateway.context.history.shortening import (
 )
 from gateway.context.history.template_messages import tool_definitions
 from gateway.context.memory import ContextChange
+from gateway.context.memory.defined_tools import names_found
 from gateway.engine.interface import Message
 from gateway.errors import ContextExceeded, EngineRefused
 from gateway.toolcalls.stream.output_events import Content

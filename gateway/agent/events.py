@@ -124,16 +124,6 @@ class GenerationFinished:
     moved: int = 0
     """How many engines were lost during it; each time another one continued from the ids so far."""
 
-    @property
-    def reuse(self) -> float | None:
-        """Share of the previous turn's ids that the engine found in its KV cache; None for a first turn.
-
-        At most 1, although a slot file may have restored more: an earlier conversation with the same text.
-        """
-        if not self.held or self.timings is None:
-            return None
-        return min(self.timings.cache_n, self.held) / self.held
-
 
 @dataclass(frozen=True, slots=True)
 class Compacted:

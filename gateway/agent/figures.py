@@ -49,7 +49,13 @@ def reuse_of(conversation: Conversation, cached: int, in_slot: int) -> Reuse:
     can = conversation.ready.facts.can
     if cached + (can.reuse_block if can.rewind == "anywhere" else _CHECKPOINT) > before.held:
         return Reuse(before.held)
-    return Reuse(before.held, _engine_reason(conversation, before, in_slot))
+    if before.engine == NO_ENGINE:
+        return Reuse(before.held, "replica_moved")
+    if before.engine == conversation.ready.number:
+        # Of the last token of an answer it is not known whether the engine processed it.
+        return Reuse(before.held, "engine_rewound" if in_slot >= before.held - 1 else "slot_taken")
+    moved: LossReason = "engine_restarted" if before.engine_name == conversation.ready.name else "engine_moved"
+    return Reuse(before.held, moved)
 
 
 def changes_of(conversation: Conversation) -> tuple[ContextChange, ...]:
@@ -103,14 +109,14 @@ def _has_reasoning(last: Remembered) -> bool:
     return any(turn is not None and turn.reasoning for turn in turns)
 
 
-def _engine_reason(conversation: Conversation, before: Remembered, in_slot: int) -> LossReason:
-    """Why the engine no longer has all of it."""
-    if before.engine == NO_ENGINE:
-        return "replica_moved"
-    if before.engine == conversation.ready.number:
-        # Of the last token of an answer it is not known whether the engine processed it.
-        return "engine_rewound" if in_slot >= before.held - 1 else "slot_taken"
-    return "engine_restarted" if before.engine_name == conversation.ready.name else "engine_moved"
+def reused_share(generation: GenerationFinished) -> float | None:
+    """Return the share of the previous turn's ids that the engine found in its KV cache; None for a first turn.
+
+    At most 1, although a slot file may have restored more: an earlier conversation with the same text.
+    """
+    if not generation.held or generation.timings is None:
+        return None
+    return min(generation.timings.cache_n, generation.held) / generation.held
 
 
 def note_generation(conversation: Conversation, stats: GenerationFinished) -> None:

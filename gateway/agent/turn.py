@@ -2,30 +2,34 @@
 
 This is the data path of docs/architecture.md in one place. It generates, runs the calls of the gateway's tools, splices
 the ids of their results and generates again, until the model is done, a limit is reached, or a call belongs to the
-client. It emits events and knows no HTTP.
+client. A model that makes the same calls again although their results stay the same, as small models do, is told so
+beside the result; if it makes them once more, it has to answer in words. It emits events and knows no HTTP.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gateway.agent.calls.runner import CallRunner, FinishedCall, RunningCalls
-from gateway.agent.calls.splices import Repeats, fitted, parts_of, prefill, spans_of_result
+from gateway.agent.calls.splices import fitted, parts_of, prefill, spans_of_result
 from gateway.agent.calls.tool_finder import ToolFinder
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
 from gateway.agent.figures import Reuse, changes_of, figures_of, note_call, note_generation, reuse_of
 from gateway.agent.generate.engine_spans import traced
 from gateway.agent.generate.generation import Generation, GenerationResult
-from gateway.agent.generate.generation_options import FREE, GenerationOptions, Hold, ToolChoice, hold_for
+from gateway.agent.generate.generation_options import FREE, GenerationOptions, ToolChoice, hold_for
 from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Conversation
 from gateway.context.memory import RequestFigures
 from gateway.engine.interface import Sampling
 from gateway.observe.metrics import Metrics
-from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.proxy.result_tokens import IdPiece
+from gateway.toolcalls.formats.structured_output import AnswerForm
 from gateway.toolcalls.stream.output_events import CallClosed
+from leaf_sdk.vocab import TokenMap
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
@@ -34,6 +38,9 @@ NO_MORE = "no more calls may be made for this answer; answer without another"
 """What the model is told about calls beyond `max_calls`."""
 ANSWER_ROOM = 64
 """Ids of context that results leave free for the model's answer."""
+_SEEN: Final = "\n[You have made this call {count} times with the same result."
+NOTE: Final = f"{_SEEN} Another one will not help: answer with what you have.]"
+END_NOTE: Final = f"{_SEEN} No more calls can be made: answer in words, now.]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +99,9 @@ class Answer:
         self._generations: list[GenerationFinished] = []
         self._reuse = Reuse()
         self._repeats = Repeats(limits.repeated_calls)
-        self._finder = _finder_of(conversation, limits)
-        self._reader = calls.reader_of(conversation)
+        asked = conversation.asked
+        finds = bool(asked.deferred) or asked.search is not None
+        self._finder = ToolFinder(conversation, limits.result_tokens) if finds else None
         self._choice = self._with_reads(options.choice)
 
     async def run(self) -> Finished:
@@ -116,9 +124,7 @@ class Answer:
                         self._start_ours(call, calls)
                 if result.stopped and result.calls and not (last or mixed):
                     await prefill(held, calls, held.room - ANSWER_ROOM, self._metrics)
-            # All calls that were started are over here. A call that the client requires is for the first generation,
-            # or for the one after the model has searched for tools.
-            self._choice = self._with_reads(self._choice_after(result.calls))
+            # All calls that were started are over here.
             if mixed:
                 # The client answers its own calls; when it comes back, ours are already answered.
                 await self._tell(await calls.finished(self._conversation.ready.token_map, self._context))
@@ -131,6 +137,9 @@ class Answer:
                 await self._tell(await calls.finished(self._conversation.ready.token_map, room))
                 reason, stop = "stop" if result.stopped else "length", result.stop
                 break
+            # A call that the client requires is for the first generation, or for the one after the model has searched
+            # for tools.
+            self._choice = self._with_reads(self._choice_after(result.calls))
             if last or not await self._splice(calls) or self._left() <= 0:
                 break
         return self._finished(reason, stop)
@@ -147,14 +156,15 @@ class Answer:
             if calls is not None and room > ANSWER_ROOM:
                 self._start_ours(call, calls)
 
+        wanted, always = self._options, self._conversation.ready.settings.hold_calls
         options = GenerationOptions(
             max_tokens=self._left(),
-            sampling=self._options.sampling,
-            hold=self._hold(),
-            stops=self._options.stops,
-            one_call=self._options.parallel is False,
-            ids=self._options.ids,
-            logprobs=self._options.logprobs,
+            sampling=wanted.sampling,
+            hold=hold_for(self._conversation, self._choice, parallel=wanted.parallel, always=always, form=wanted.form),
+            stops=wanted.stops,
+            one_call=wanted.parallel is False,
+            ids=wanted.ids,
+            logprobs=wanted.logprobs,
             first_index=self._called,
             tells=lambda name: self._shows(name) or self._tells(name),
             shows=self._shows,
@@ -200,9 +210,8 @@ class Answer:
 
     def _with_reads(self, choice: ToolChoice) -> ToolChoice:
         """The choice that also allows to read results: an allowed tool returned them."""
-        if self._reader is None or choice.names is None:
-            return choice
-        return choice.also(self._reader.names)
+        reader = None if choice.names is None else self._runner.reader_of(self._conversation)
+        return choice if reader is None else choice.also(reader.names)
 
     def _running(self) -> AbstractAsyncContextManager[RunningCalls]:
         """A context in which the calls of the next generation may be started."""
@@ -210,7 +219,7 @@ class Answer:
             self._finder.begin()
         held, asked = self._conversation, self._conversation.asked
         rights = (held.tools, asked.principal, held.ready.token_map.map_id, self._choice.allows)
-        return self._runner.running(*rights, finder=self._finder, reader=self._reader)
+        return self._runner.running(*rights, finder=self._finder, conversation=held)
 
     def _start_ours(self, call: CallClosed, calls: RunningCalls) -> None:
         most = self._options.max_calls
@@ -232,15 +241,6 @@ class Answer:
     def _left(self) -> int:
         """Ids that may still be generated, by the client's limit on the whole answer and by the context."""
         return min(self._budget - sum(g.generated for g in self._generations), self._conversation.room)
-
-    def _hold(self) -> Hold | None:
-        """The hold for the next generation."""
-        parallel, form, always = (
-            self._options.parallel,
-            self._options.form,
-            self._conversation.ready.settings.hold_calls,
-        )
-        return hold_for(self._conversation, self._choice, parallel=parallel, always=always, form=form)
 
     async def _splice(self, calls: RunningCalls) -> bool:
         """Report the results of all calls and splice them in the calls' order; False when there is no room for them."""
@@ -296,6 +296,41 @@ class Answer:
         )
 
 
-def _finder_of(conversation: Conversation, limits: LimitsConfig) -> ToolFinder | None:
-    asked = conversation.asked
-    return ToolFinder(conversation, limits.result_tokens) if asked.deferred or asked.search is not None else None
+class Repeats:
+    """Counts the turns of one answer that made the same calls with the same results, one after another."""
+
+    def __init__(self, most: int) -> None:
+        """`most`: how many such turns there may be before the model is told; 0: it never is."""
+        self._most = most
+        self._last: list[tuple[str, str, object]] = []
+        self._count = 0
+        self.are_over = False
+        """Whether the model was told and went on, so that it must answer in words."""
+
+    def noted(self, outcomes: Sequence[FinishedCall], token_map: TokenMap) -> list[FinishedCall]:
+        """Return the outcomes of the next turn, with a note beside the last if they are those of the turn before."""
+        turn = [(one.finished.name, _canonical(one.finished.arguments), _result(one)) for one in outcomes]
+        self._count = self._count + 1 if turn == self._last else 1
+        self._last = turn
+        self.are_over = 0 < self._most < self._count
+        if not self._most or self._count < self._most:
+            return [*outcomes]
+        note = (END_NOTE if self.are_over else NOTE).format(count=self._count)
+        return [*outcomes[:-1], _with_note(outcomes[-1], tuple(token_map.encode(note)))]
+
+
+def _with_note(outcome: FinishedCall, ids: tuple[int, ...]) -> FinishedCall:
+    finished = replace(outcome.finished, shim_ids=outcome.finished.shim_ids + len(ids))
+    return replace(outcome, pieces=(*outcome.pieces, IdPiece(ids, "shim")), finished=finished)
+
+
+def _result(outcome: FinishedCall) -> object:
+    """What tells a result from others: of a kept one the model sees more once it can read on."""
+    return outcome.ids if outcome.kept is None else outcome.kept.result.handle
+
+
+def _canonical(arguments: str) -> str:
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 import anyio
 
 from gateway.observe.logs import get_logger
-from gateway.serve.auth.identity import principal_of
+from gateway.serve.http.request_parts import principal_of
 
 # How often Python collects garbage, once everything that lives as long as the process has been created.
 #

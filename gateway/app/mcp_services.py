@@ -16,20 +16,19 @@ from urllib.parse import urlsplit
 import anyio
 
 from gateway.config.access import TelemetryConfig
-from gateway.config.model import GatewayConfig
+from gateway.config.gateway_config import GatewayConfig
 from gateway.config.replicas import NOTHING_SHARED, ReplicasConfig, SharedConfig
 from gateway.config.show import secrets_of
-from gateway.context.result_store import ResultStore
+from gateway.context.large_result_store import ResultStore
 from gateway.engine.embedded.server import embedded_model
-from gateway.engine.slots.swapper import model_digest
+from gateway.engine.slots.slot_save_restore import model_digest
 from gateway.engine.start.maps import MapSet
 from gateway.errors import ConfigError
 from gateway.observe.audit import Audit
 from gateway.observe.backend_metrics import SharedMetrics
 from gateway.observe.client_metrics import AccessMetrics
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.observe.trajectories import TrajectoryLog
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config.engine_tables import copies
+from gateway.config.gateway_config import GatewayConfig
 from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig
 from gateway.engine.start.maps import has_no_model
 from gateway.serve.auth.gateway_token import ensure_token
 

@@ -15,30 +15,31 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.app.at_home import AtHome
 from gateway.app.loop_watch import LoopWatch, settle_memory
 from gateway.app.reload import Reloader, Reread
 from gateway.app.role import ALONE, ProcessRole, Shutdown
 from gateway.app.services import Services, open_services
+from gateway.app.worker_affinity import AtHome
 from gateway.config import GatewayConfig
-from gateway.config.model import ServeConfig
+from gateway.config.gateway_config import ServeConfig
 from gateway.engine.pool.pool import EnginePool
-from gateway.observe.client_metrics import ConnectionMetrics
+from gateway.observe.client_metrics import AccessMetrics, ConnectionMetrics
 from gateway.observe.logs import get_logger
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.upstream.items.tool_pins import PinFile
 from gateway.serve.admin.admin_pages import admin_app
 from gateway.serve.admin.extra_pages import ExtraPages, WithExtraPages, make_extra_pages
-from gateway.serve.auth.bearer import ClientHeaders
-from gateway.serve.auth.gateway_token import guard_admin, own_hosts
-from gateway.serve.auth.guards import guard_endpoints
+from gateway.serve.auth.api_keys import KeyRing
+from gateway.serve.auth.bearer import AccessTokens, BearerAuth, ClientHeaders, Credentials, ProtectedResource
+from gateway.serve.auth.gateway_token import HostGuard, guard_admin, own_hosts
 from gateway.serve.auth.sign_in_pages import Identify, SignInPages
 from gateway.serve.codec.frame_negotiation import Documents, WireOffer
 from gateway.serve.codec.frames import FrameResponder
-from gateway.serve.http.admission import ClientConnections, ForwardedClients, TrustedProxies
-from gateway.serve.http.errors import SOON, error_response, no_such_path
+from gateway.serve.http.connection_limits import ClientConnections, ForwardedClients, TrustedProxies
+from gateway.serve.http.error_answers import RETRY_SOON, error_response, no_such_path
 from gateway.serve.http.http_server import FileLimit, http_server, raise_file_limit, url_of_socket
-from gateway.serve.http.request_layers import Drain, SpelledPaths, TracedRequests
+from gateway.serve.http.middleware import Cors, Drain, SpelledPaths, TracedRequests
+from gateway.serve.http.plain_pages import NO_PAGES, Home
 from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.http import RETRY_AFTER, STOPPING, Rejected, send_rejection
 from gateway.serve.messages.message_endpoint import MessagesEndpoint
@@ -46,6 +47,7 @@ from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.completions import CompletionsEndpoint
 from gateway.serve.openai.model_endpoint import ModelEndpoint
 from gateway.serve.responses.response_endpoint import ResponsesEndpoint
+from gateway.shared import Shared
 
 # The answer to a request that arrives while the gateway is stopping: 503, and when to ask again.
 #
@@ -58,7 +60,7 @@ async def stopping(scope: Scope, receive: Receive, send: Send) -> None:
         headers = (*RETRY_AFTER, (b"connection", b"close"))
         await send_rejection(send, Rejected(503, STOPPING, headers=headers))
         return
-    refusal = error_response(503, STOPPING, code="stopping", headers={**SOON, "connection": "close"})
+    refusal = error_response(503, STOPPING, code="stopping", headers={**RETRY_SOON, "connection": "close"})
     await refusal(scope, receive, send)
 
 
@@ -310,3 +312,42 @@ def admin_connections(serve: ServeConfig, metrics: ConnectionMetrics) -> ClientC
     """Bounds for the admin port: few connections, from the part of the open files that clients can't use up."""
     few = replace(serve.connections, total=_MOST_OF_ADMIN, per_address=_MOST_OF_ADMIN)
     return ClientConnections(few, metrics)
+
+
+# The guards in front of every endpoint, made from the settings: who may call, how much, and under which host names.
+
+
+def guard_endpoints(
+    app: ASGIApp,
+    config: GatewayConfig,
+    metrics: AccessMetrics,
+    shared: Shared | None = None,
+    sign_in_pages: Callable[[ASGIApp, Identify], ASGIApp] | None = None,
+    admin_pages: Mapping[str, str] = NO_PAGES,
+) -> ASGIApp:
+    """Wrap the application in the host check, that in the credential check, both in what lets named web pages read the
+    answers, and all in the pages at `/` and `/docs`.
+
+    `shared`: counts callers' requests for all replicas; None: each replica counts for itself. `sign_in_pages`: wraps an
+    application in the pages at which users sign in to servers; None: there are none. `admin_pages`: what other
+    packages' pages on the admin port show, by their paths.
+
+    Raises:
+        ConfigError: the key file can't be used.
+    """
+    serve = config.serve
+    credentials = Credentials(serve.token, KeyRing(serve.keys) if serve.keys else None, _access_tokens(config))
+    resource = None if serve.oauth is None else ProtectedResource(serve.oauth)
+    checked = HostGuard(app, own_hosts(serve), serve.cors_origins)
+    auth = BearerAuth(checked, credentials, metrics, resource=resource, shared=shared)
+    guarded = auth if sign_in_pages is None else sign_in_pages(auth, auth.identify)
+    return Home(Cors(guarded, serve.cors_origins) if serve.cors_origins else guarded, serve, admin_pages)
+
+
+def _access_tokens(config: GatewayConfig) -> AccessTokens | None:
+    if config.serve.oauth is None:
+        return None
+    # Cryptography and an HTTP client take 20 MB of memory: load them only where an issuer is configured.
+    from gateway.serve.auth.oauth import IssuerKeys, TokenVerifier
+
+    return TokenVerifier(config.serve.oauth, IssuerKeys(config.serve.oauth))

@@ -13,7 +13,7 @@ from typing import Final
 
 import anyio
 
-from gateway.config.model import GatewayConfig
+from gateway.config.gateway_config import GatewayConfig
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 

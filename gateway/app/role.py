@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import anyio
 from anyio.abc import TaskStatus
 
-from gateway.config.model import ServeConfig
+from gateway.config.gateway_config import ServeConfig
 from gateway.observe.logs import get_logger
 from gateway.serve.http.http_server import listening, take_passed_sockets
 

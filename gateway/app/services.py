@@ -13,8 +13,9 @@ from typing import Any
 from gateway.agent import Agent, CallRunner
 from gateway.app.mcp_services import McpServices, open_mcp_services, open_trajectories
 from gateway.config import GatewayConfig
+from gateway.engine.pool.engine_choice import MemberStatus
 from gateway.engine.pool.engines import Engines
-from gateway.engine.pool.pool import EnginePool, MemberStatus
+from gateway.engine.pool.pool import EnginePool
 from gateway.engine.start.readiness import EngineRoute
 from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.server_registry import UpstreamStatus
@@ -88,7 +89,7 @@ async def open_services(config: GatewayConfig, start_wait: float = inf) -> Async
         with open_trajectories(config, metrics.access) as trajectories:
             shared = None
             if inner.shared is not None:
-                from gateway.context.shared_memory import SharedMemory
+                from gateway.context.shared_conversations import SharedMemory
 
                 keys = inner.replicas.shared_keys("memory")
                 shared = SharedMemory(inner.shared, keys, config.limits, config.shared.ttl)

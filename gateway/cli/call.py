@@ -14,8 +14,8 @@ from gateway.app.mcp_services import open_sign_ins
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.cli.until_signal import run_until_signal
 from gateway.config.address import is_http_url
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
 from gateway.engine.start.maps import MapSet, has_no_model, needs_engine, resolve_maps
 from gateway.errors import ConfigError, UnknownTool, UpstreamUnavailable

@@ -16,13 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.cli.exit_codes import CONFIG, FAILED, OK
+from gateway.config.gateway_config import GatewayConfig
 from gateway.config.load import load_config, written_keys
-from gateway.config.masking import mask_text
-from gateway.config.model import GatewayConfig
 from gateway.config.programs import why_not_startable
 from gateway.config.server_files import LISTS
 from gateway.config.show import NAMES, secrets_of, show_config
-from gateway.escape import escape_text
+from gateway.escape import escape_text, mask_text
 
 _SECTIONS: Final = (
     "engine",

@@ -16,14 +16,13 @@ import anyio.to_thread
 
 from gateway.agent.calls.request_tools import find_forms
 from gateway.app.mcp_services import open_sign_ins
-from gateway.config.masking import mask_text
-from gateway.config.model import EngineConfig, GatewayConfig, UpstreamConfig
+from gateway.config.gateway_config import EngineConfig, GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
 from gateway.engine.embedded.server import sound_model
 from gateway.engine.start.maps import MapSet, has_no_model
 from gateway.engine.start.readiness import EngineRoute
 from gateway.errors import ConfigError, EngineError, GatewayError, ModelUnusable
-from gateway.escape import escape_text
+from gateway.escape import escape_text, mask_text
 from gateway.observe.metrics import Metrics
 from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.caller import NOBODY

@@ -18,8 +18,8 @@ from gateway.cli.checkup import Checkup, ServerCheck, ToolCheck, check_up
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.cli.terminal import Cell, Column, plain_console, print_bolt_ons, print_table, say
 from gateway.cli.until_signal import run_until_signal
+from gateway.config.gateway_config import GatewayConfig
 from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError
 from gateway.observe.logs import configure_logging

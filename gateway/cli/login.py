@@ -19,8 +19,8 @@ import typer
 from gateway.app.mcp_services import open_sign_ins
 from gateway.cli.terminal import plain_console, say
 from gateway.cli.until_signal import run_until_signal
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError, UpstreamUnavailable
 from gateway.http1.connection import LinkLost, NoAnswer

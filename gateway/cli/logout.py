@@ -12,8 +12,8 @@ import typer
 
 from gateway.app.mcp_services import open_sign_ins
 from gateway.cli.login import upstream_named
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.errors import ConfigError
 from gateway.escape import escape_text
 from gateway.http1.connection import LinkLost, NoAnswer

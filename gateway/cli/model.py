@@ -9,7 +9,7 @@ import importlib.util
 import typer
 
 from gateway.config import EngineConfig
-from gateway.engine.embedded.native import PACKAGE
+from gateway.engine.embedded.child_process import PACKAGE
 from gateway.engine.embedded.packaged_model import MEGABYTES, fetch_model, packaged_model
 from gateway.errors import ConfigError
 

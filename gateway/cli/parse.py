@@ -17,7 +17,7 @@ from gateway.errors import ConfigError
 from gateway.escape import escape_text
 from gateway.toolcalls.formats.format import Format, call_grammar
 from gateway.toolcalls.formats.registry import AUTO, choose_format
-from gateway.toolcalls.message import join_events, read_events
+from gateway.toolcalls.parser import join_events, read_events
 from gateway.toolcalls.schema.spec import ToolSpec, read_tools
 from gateway.toolcalls.stream.output_events import Diagnostic, event_delta
 

@@ -16,8 +16,8 @@ import typer
 from gateway.app.mcp_services import open_mcp_services
 from gateway.cli.exit_codes import INTERRUPTED, OK
 from gateway.cli.until_signal import cancel_on_signal
+from gateway.config.gateway_config import GatewayConfig
 from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig
 from gateway.config.programs import refuse_nesting
 from gateway.config.show import secrets_of
 from gateway.engine.start.maps import MapSet, resolve_maps

@@ -15,8 +15,9 @@ from gateway.errors import ConfigError
 
 # The settings about who may call and what is recorded about it, in their internal form.
 #
-# The part of `model.py` that is about identities: OAuth tokens, the audit log, trajectories, traces. Times are seconds.
-# The `build_*` functions turn checked values into it, and say what is missing. It opens nothing and fetches nothing.
+# The part of `gateway_config.py` that is about identities: OAuth tokens, the audit log, trajectories, traces. Times are
+# seconds. The `build_*` functions turn checked values into it, and say what is missing. It opens nothing and fetches
+# nothing.
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Signatures that are checked with a public key (RFC 7518). A shared secret (`HS256`) or `none` is never accepted."""

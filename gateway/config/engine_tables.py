@@ -12,9 +12,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.config.address import is_http_url, is_loopback
-from gateway.config.masking import mask_text
-from gateway.config.model import CHATML, EngineConfig, GatewayConfig, ServeConfig
+from gateway.config.gateway_config import CHATML, EngineConfig, GatewayConfig, ServeConfig
 from gateway.errors import ConfigError
+from gateway.escape import mask_text
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _MOST: Final = 256

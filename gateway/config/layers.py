@@ -16,11 +16,11 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.config.access import VARIABLE
-from gateway.config.masking import MASK, sounds_secret
-from gateway.config.model import CHATML
+from gateway.config.gateway_config import CHATML
 from gateway.config.settings import Settings
 from gateway.config.source import INPUT_PREFIX, Expander
 from gateway.errors import ConfigError
+from gateway.escape import MASK, sounds_secret
 
 # Checks values from a file or the environment against the settings that exist: unknown keys, wrong values.
 #

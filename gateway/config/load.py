@@ -2,7 +2,7 @@
 
 Turns what a person gave (a path, or nothing) into the frozen configuration that every package is built from, or into a
 ConfigError; nothing is started either way. Precedence: flags, then `CODEC_GATEWAY_*`, then codec-gateway.toml, then the
-defaults of `model.py`. This module finds the files; the modules beside it read them.
+defaults of `gateway_config.py`. This module finds the files; the modules beside it read them.
 """
 
 import os
@@ -26,6 +26,14 @@ from gateway.config.access import (
 )
 from gateway.config.address import is_loopback, origin_of
 from gateway.config.engine_tables import build_engines, refuse_own_ports
+from gateway.config.gateway_config import (
+    AgentConfig,
+    GatewayConfig,
+    LimitsConfig,
+    ServeConfig,
+    TokensConfig,
+    ViewConfig,
+)
 from gateway.config.layers import (
     PREFIX,
     Layer,
@@ -36,7 +44,6 @@ from gateway.config.layers import (
     layer_from_toml,
     merge_layers,
 )
-from gateway.config.model import AgentConfig, GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, ViewConfig
 from gateway.config.overrides import build_approvals, build_overrides, refuse_shared_names
 from gateway.config.programs import manifest_paths
 from gateway.config.replicas import build_replicas, build_shared

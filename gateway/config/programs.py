@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from gateway.config.address import is_http_url
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import ConfigError
 
 # Where the manifests of bolt-on tools are, and which endpoints they may name.

@@ -9,9 +9,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import Field
 
-from gateway.config.masking import mask_text
 from gateway.config.section import Seconds, Section
 from gateway.errors import ConfigError
+from gateway.escape import mask_text
 
 # Which of several processes of one gateway on one machine this is (docs/scale.md).
 #

@@ -16,12 +16,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gateway.config.access import ExchangeConfig, build_exchange
 from gateway.config.address import is_http_url, is_loopback
-from gateway.config.masking import sounds_secret
-from gateway.config.model import CALLBACK, ClientCredentials, SignInConfig, UpstreamConfig
+from gateway.config.gateway_config import CALLBACK, ClientCredentials, SignInConfig, UpstreamConfig
 from gateway.config.overrides import build_overrides
 from gateway.config.programs import check_endpoint, inherited, read_manifest_place, state_of_manifest
 from gateway.config.source import Expander
 from gateway.errors import ConfigError
+from gateway.escape import sounds_secret
 
 _PLAIN: Final = (
     "start",

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.config.server_entries import ServerReader
 from gateway.config.source import Expander, parse_env_file, read_config_text, read_json
 from gateway.errors import ConfigError

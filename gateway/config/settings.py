@@ -1,7 +1,7 @@
 """The gateway's own settings: their names, the values they may have, and what they mean.
 
-Defaults come from `model.py`, so that each is written once; docs/configure.md shows the descriptions from here. It
-reads nothing and merges nothing; `layers.py` checks values with it.
+Defaults come from `gateway_config.py`, so that each is written once; docs/configure.md shows the descriptions from
+here. It reads nothing and merges nothing; `layers.py` checks values with it.
 """
 
 from typing import Annotated, Final, Literal
@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from gateway.config.access import AuditSection, ConsoleSection, TelemetrySection, TrajectoriesSection
-from gateway.config.model import (
+from gateway.config.gateway_config import (
     AgentConfig,
     EngineConfig,
     GatewayConfig,

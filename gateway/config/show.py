@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, cast
 
-from gateway.config.masking import MASK, mask_text, mask_value
-from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
+from gateway.escape import MASK, mask_text, mask_value
 
 NAMES: Final = ("separator", "prefix", "safe_names")
 """The settings that decide by which names clients and models know tools."""

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from gateway.config.access import ConnectionsConfig, OAuthSection
-from gateway.config.model import (
+from gateway.config.gateway_config import (
     EraChoice,
     PinPolicy,
     ResultForm,
@@ -19,8 +19,8 @@ from gateway.config.section import Count, CountOrZero, Port, Seconds, Section
 
 # The settings of one MCP server, and of bolt-on tools: their names, the values they may have, and what they mean.
 #
-# Defaults come from `model.py`, so that each is written once; docs/configure.md shows the descriptions from here. It
-# reads nothing.
+# Defaults come from `gateway_config.py`, so that each is written once; docs/configure.md shows the descriptions from
+# here. It reads nothing.
 
 _UPSTREAM = UpstreamConfig("")
 
@@ -264,7 +264,7 @@ class RegistrySection(Section):
 
 # `[serve]` and `[serve.connections]`: their keys, bounds and descriptions.
 #
-# Defaults come from `model.py`.
+# Defaults come from `gateway_config.py`.
 
 MOST_WORKERS: Final = 256
 _SERVE, _CONNECTIONS = ServeConfig(), ConnectionsConfig()

@@ -44,7 +44,7 @@ class Capabilities:
     shows_template: bool = True
     """Whether it shows its chat template's text; if not, `EngineFacts.chat_template` is a rendering by it."""
     rewind: Rewind = "anywhere"
-    """Where a slot's cache can be cut, as probed at its start (`slots/slot_files.py`), if its slots are ours."""
+    """Where a slot's cache can be cut, as probed at its start (`slots/engine_slots.py`), if its slots are ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class GenerateRequest:
     salt: str | None = None
     """Cached ids are shared only with requests of the same salt; only for an engine that supports salts."""
     session: bytes = b""
-    """The key of its conversation's home (`pool/members.py`), for an engine that has sessions; empty: not known."""
+    """The key of its conversation (`pool/engine_choice.py`), for an engine that has sessions; empty: not known."""
     retention: Retention | None = None
     """What follows it, for an engine that supports retention; None: not known."""
     trace: Mapping[str, str] = field(default_factory=dict[str, str])

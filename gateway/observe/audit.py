@@ -8,8 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-from gateway.config.masking import MASK, mask_text, mask_value, sounds_secret
-from gateway.escape import cut_text
+from gateway.escape import MASK, cut_text, mask_text, mask_value, sounds_secret
 from gateway.observe.client_metrics import AccessMetrics
 from gateway.observe.line_log import LineKind, LineLog, ascii_json, stamp
 

@@ -3,7 +3,7 @@
 Turns a client's request into a server span, and the gateway's request to the MCP server into a client span under it.
 Trace context travels in `_meta` (`traceparent`, `tracestate`, `baggage`: bare names, by SEP-414), or in the headers of
 requests to `/v1`. It does not know what is done for those: `agent/generate/engine_spans.py` and
-`serve/http/request_layers.py` do. It is imported only if tracing is on: it needs the extra `otel`.
+`serve/http/middleware.py` do. It is imported only if tracing is on: it needs the extra `otel`.
 """
 
 from asyncio import CancelledError
@@ -18,8 +18,7 @@ from opentelemetry.propagators.composite import CompositePropagator
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, TracerProvider, get_current_span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from gateway.config.masking import mask_text
-from gateway.escape import escape_text
+from gateway.escape import escape_text, mask_text
 
 Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
 NetworkTransport = Literal["tcp", "pipe"]

@@ -13,9 +13,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from gateway.config.masking import mask_text
 from gateway.errors import ConfigError
-from gateway.escape import cut_text
+from gateway.escape import cut_text, mask_text
 from gateway.observe.client_metrics import AccessMetrics
 from gateway.observe.line_log import LineKind, LineLog, ascii_json, stamp
 

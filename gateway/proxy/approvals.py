@@ -14,10 +14,11 @@ from gateway.config.overrides import ApprovalsConfig, AskLevel
 from gateway.errors import NotApproved, RpcError
 from gateway.escape import INVISIBLE, escape_text
 from gateway.proxy.bridge import is_parked
-from gateway.proxy.caller import Caller, ShareRule
+from gateway.proxy.caller import Caller
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import ToolEntry, overridden, usual_alias
 from gateway.proxy.resolver import Resolver
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.upstream import Upstream
 
 # Whether a call runs, needs an approval first, or is refused.

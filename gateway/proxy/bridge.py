@@ -16,7 +16,8 @@ import anyio
 from gateway.errors import GatewayError, RpcError, UpstreamUnavailable, rpc_error
 from gateway.protocol.eras import PROGRESS, PROGRESS_KEY, excess_of_answer, is_input_required, meta_of
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
-from gateway.proxy.caller import Caller, ClientSession, Principal, ShareRule
+from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.dispatcher import SessionGone
 from gateway.proxy.upstream.session.session import cannot_ask
 from gateway.proxy.upstream.upstream import Upstream

@@ -9,8 +9,9 @@ from gateway.config.overrides import Overrides
 from gateway.errors import rpc_error
 from gateway.observe.logs import get_logger
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
-from gateway.proxy.caller import ANYBODY, ClientSession, Principal, ShareRule
+from gateway.proxy.caller import ANYBODY, ClientSession, Principal
 from gateway.proxy.naming import Aliases, Naming, ToolEntry, overridden, unknown_arguments
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.items.item_reader import KEYS
 from gateway.proxy.upstream.session.session import UPDATED, ListKind
 from gateway.proxy.upstream.supervision.listing import KINDS, ItemKind, Listed
@@ -136,7 +137,7 @@ class Catalog:
 
     def under_aliases(self, entries: Sequence[ToolEntry]) -> Sequence[ToolEntry]:
         """The tools under names that every model API accepts; the same ones if all names are such."""
-        return tuple(map(self._under_alias, entries)) if self.aliases else entries
+        return tuple(map(self._under_alias, entries)) if self.aliases.listed else entries
 
     def _under_alias(self, entry: ToolEntry) -> ToolEntry:
         alias = self.aliases.alias_of(entry.name)

@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import count
 from typing import Any, Final, cast
 
-from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 from gateway.config.overrides import ToolOverride
 from gateway.protocol.headers import Annotation, annotations_of
 from gateway.toolcalls.schema.spec import ToolSpec
@@ -34,29 +34,26 @@ class Aliases:
     def __init__(self) -> None:
         """Start without names."""
         self._names: Collection[str] = ()
-        self._known: dict[str, str] = {}
+        self.listed: dict[str, str] = {}
+        """The aliases of listed tools, by public name."""
         self._learned: dict[str, str] = {}
         self._meant: dict[str, str] = {}
-
-    def __bool__(self) -> bool:
-        """Whether a listed tool has an alias."""
-        return bool(self._known)
 
     def assign(self, names: Collection[str]) -> None:
         """Give an alias to each of these names that needs one; they are the public names of all listed tools."""
         self._names = names
-        self._known, self._meant = {}, {}
+        self.listed, self._meant = {}, {}
         # Sorted, so that the order of servers and of their lists decides nothing.
         for name in sorted(name for name in {*names, *self._learned} if SAFE.fullmatch(name) is None):
             alias = self._free_alias(name)
             self._meant[alias] = name
-            (self._known if name in names else self._learned)[name] = alias
+            (self.listed if name in names else self._learned)[name] = alias
 
     def alias_of(self, name: str) -> str:
         """The alias of a public name; the name itself if it is safe."""
         if SAFE.fullmatch(name) is not None:
             return name
-        alias = self._known.get(name) or self._learned.get(name)
+        alias = self.listed.get(name) or self._learned.get(name)
         if alias is None:
             alias = self._learned[name] = self._free_alias(name)
             self._meant[alias] = name

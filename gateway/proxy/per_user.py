@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, cast
 
 import anyio
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import GatewayError, RpcError, SignInNeeded, UpstreamUnavailable, rpc_error
 from gateway.proxy.approvals import METHOD
 from gateway.proxy.bridge import PARKED
@@ -17,9 +17,9 @@ from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.connector import Connector
 from gateway.proxy.results import CallOutcome, ending_of, failure
 from gateway.proxy.transport.http.client import Authorizer
-from gateway.proxy.transport.oauth.authorizers import OneSignIn, SignedIn
-from gateway.proxy.transport.oauth.tokens import TokenExchange
-from gateway.proxy.transport.server_link import NoAnswer
+from gateway.proxy.transport.interface import NoAnswer
+from gateway.proxy.transport.oauth.token_endpoint import TokenExchange
+from gateway.proxy.transport.oauth.token_renewal import OneSignIn, SignedIn
 from gateway.proxy.upstream.upstream import OwnUpstreams, Upstream
 
 # Whose tokens requests carry at a server where each principal is itself: those of its own sign-in, or exchanged ones.

@@ -15,21 +15,22 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
-from gateway.config.model import GatewayConfig, ResultForm, ViewConfig
+from gateway.config.gateway_config import GatewayConfig, ResultForm, ViewConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
 from gateway.protocol.headers import Annotation
 from gateway.proxy.bolt_on import KnownMaps, NoMaps
 from gateway.proxy.bridge import Bridge
-from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal, ShareRule
+from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog, ChangeFeed, Clash, ListChange
 from gateway.proxy.connector import Connector
-from gateway.proxy.lists import RELAYED, merge_capabilities, merge_instructions
+from gateway.proxy.merged_lists import RELAYED, merge_capabilities, merge_instructions
 from gateway.proxy.naming import Naming, ToolEntry
 from gateway.proxy.per_user import sign_in_advice
-from gateway.proxy.results import CallOutcome, WrittenIds
+from gateway.proxy.results import CallOutcome, LastCalls, WrittenIds
 from gateway.proxy.router import Router
-from gateway.proxy.server_registry import LastCalls, ServerRegistry, UpstreamStatus, status_of
+from gateway.proxy.server_registry import ServerRegistry, UpstreamStatus, status_of
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.transport.oauth.grants import GrantStore
 from gateway.proxy.upstream.server_lists import ListCache
 
@@ -261,14 +262,16 @@ class Proxy:
         offered = self._changes.offered
         if not principal.alone:
             offered = tuple(self._router.resolver.entries(offered, principal))
-        if not principal.is_limited:
+        if not offered or not principal.is_limited:
             return offered
         return tuple(entry for entry in offered if principal.may_call(entry.server, entry.name))
 
     def model_tools(self, principal: Principal = ANYBODY) -> Sequence[ToolEntry]:
         """The same as `tools`, as models are offered them: under aliases where a model API would refuse a name."""
         entries = self.tools(principal)
-        return entries if self.config.safe_names is False else self._catalog.under_aliases(entries)
+        if self.config.safe_names is False or not self._catalog.aliases.listed:
+            return entries
+        return self._catalog.under_aliases(entries)
 
     def on_tools_changed(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever what `tools()` returns has changed; it must be quick and must not raise."""

@@ -12,9 +12,9 @@ from functools import cached_property
 from time import perf_counter
 from typing import Any, Final, Literal, cast
 
-from gateway.config.model import VerifyLevel
+from gateway.config.gateway_config import VerifyLevel
+from gateway.observe.logs import TokenNotices
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.proxy.results import stand_in, text_of
 from leaf_sdk.errors import TextNotUnicode
 from leaf_sdk.leaf.contract import CODEC_META_KEY, LEGACY_BLOCK_TYPE, LeafPayload

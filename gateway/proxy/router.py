@@ -30,13 +30,14 @@ from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT
 from gateway.proxy import tool_search as finder
 from gateway.proxy.approvals import GuardedCall, UserApprovals
 from gateway.proxy.bridge import Bridge, Parked, answer_rounds, ask_alone, is_parked, to_client, to_server
-from gateway.proxy.caller import Caller, Principal, ShareRule
+from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.catalog import Catalog
-from gateway.proxy.lists import Lists
+from gateway.proxy.merged_lists import Lists
 from gateway.proxy.naming import ToolEntry, filled
 from gateway.proxy.per_user import answered, find_own, refusal
 from gateway.proxy.resolver import Resolver, Resources, ResourceWatch
 from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_by, ending_of, failure, in_era
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.session.task_owners import unknown_task
 from gateway.proxy.upstream.supervision.listing import ItemKind
 from gateway.proxy.upstream.upstream import Upstream

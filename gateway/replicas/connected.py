@@ -27,8 +27,8 @@ from gateway.replicas.forwarder import (
     start_of,
     streams,
 )
+from gateway.replicas.interface import FORWARDED, Broken, Purpose, Replica, quietly
 from gateway.replicas.link import Link
-from gateway.replicas.replica import FORWARDED, Broken, Purpose, Replica, quietly
 from gateway.replicas.sealed_records import RecordFault, ReplicaKeys, derived
 
 # Where the other replicas send requests for what lives here.

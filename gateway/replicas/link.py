@@ -12,7 +12,7 @@ import anyio
 
 from gateway.errors import OwnerGone, ReplicaBusy
 from gateway.observe.logs import get_logger
-from gateway.replicas.replica import Replica
+from gateway.replicas.interface import Replica
 from gateway.replicas.sealed_records import FULL, HELLO_BYTES, Hello, NoRoom, RecordFault, Records, ReplicaKeys
 
 # One connection between two replicas: the greeting of both sides, then records.

@@ -19,7 +19,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskStatus
 
-from gateway.config.model import EngineConfig, GatewayConfig
+from gateway.config.gateway_config import EngineConfig, GatewayConfig
 from gateway.config.replicas import WorkerConfig, fault_file
 from gateway.engine.embedded.model_file import ModelFile
 from gateway.engine.embedded.server import Listening, divided, embedded_model, embedded_server

@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 from gateway.app.options import ServeOptions
 from gateway.app.process import admin_connections
 from gateway.app.role import ALONE, Shutdown
-from gateway.config.model import GatewayConfig
+from gateway.config.gateway_config import GatewayConfig
 from gateway.config.replicas import SERVERS
 from gateway.config.tables import MOST_WORKERS
 from gateway.observe.client_metrics import WorkerMetrics
@@ -31,9 +31,9 @@ from gateway.serve.auth.gateway_token import guard_admin
 from gateway.serve.http.http_server import http_server, raise_soft_limit, url_of_socket
 from gateway.workers.embedded_engines import check_engines, running_engines
 from gateway.workers.handover import socket_folder
-from gateway.workers.minder import LoopbackPorts, Minder, WorkerPlan, started
 from gateway.workers.stdio.shared_process import StdioHost
 from gateway.workers.worker_pages import Sums, WorkerPages
+from gateway.workers.worker_restarts import LoopbackPorts, Minder, WorkerPlan, started
 
 # The number of workers: as many as are set, or one for each core that this process may use.
 

@@ -18,7 +18,7 @@ import anyio
 
 from gateway.app.process import run_gateway
 from gateway.app.role import Listeners, Shutdown
-from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.config.gateway_config import GatewayConfig, ServeConfig
 from gateway.config.replicas import ReplicasConfig
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError, GatewayError, first_of_ours

@@ -29,9 +29,9 @@ from gateway.observe.client_metrics import WorkerMetrics
 from gateway.observe.metrics import Metrics
 from gateway.serve.admin.admin_pages import FRESH, is_local, lead_to, not_local
 from gateway.serve.admin.extra_pages import WithExtraPages, extra_page_paths
-from gateway.serve.http.errors import error_response
+from gateway.serve.http.error_answers import error_response
 from gateway.workers.handover import admin_socket
-from gateway.workers.minder import Minder
+from gateway.workers.worker_restarts import Minder
 
 # Merges the reports of all workers into one: whether the gateway is ready, and its status.
 #

@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse
 from codec_console.mount import ConsoleMount
 from gateway.app.services import Services, open_services
 from gateway.config.access import ConsoleConfig
-from gateway.config.model import GatewayConfig, TokensConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, TokensConfig, UpstreamConfig
 from gateway.serve.admin.extra_pages import WithExtraPages
 
 TOKEN = "an-operators-token-of-40-characters-here"

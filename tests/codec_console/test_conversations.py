@@ -18,7 +18,7 @@ from codec_console.transcript import transcript_of
 from codec_console.transcript_json import ViewOptions
 from codec_console.turns import TurnTable
 from gateway.config.access import ConsoleConfig
-from gateway.config.model import ServeConfig
+from gateway.config.gateway_config import ServeConfig
 from gateway.context.memory import (
     AnswerRecord,
     CallRecord,

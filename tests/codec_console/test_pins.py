@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 
 pytestmark = pytest.mark.anyio
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e"

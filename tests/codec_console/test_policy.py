@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.config.access import ConsoleConfig
-from gateway.config.model import ServeConfig
+from gateway.config.gateway_config import ServeConfig
 
 pytestmark = pytest.mark.anyio
 TOKEN = "an-operators-token-of-40-characters-here"

@@ -41,15 +41,14 @@ from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineUnavailable
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.proxy.caller import Principal
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
-from gateway.serve.admin.losses import WORDS
+from gateway.serve.admin.advice import WORDS
 from gateway.serve.admin.status_report import prompt_report
-from gateway.serve.generation.account import Account
+from gateway.serve.generation.codec_field import Account
 from gateway.toolcalls.formats.registry import choose_format
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, Content

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from gateway.config.access import AuditConfig, ConsoleConfig
-from gateway.config.model import ServeConfig, SignInConfig, TokensConfig, UpstreamConfig
+from gateway.config.gateway_config import ServeConfig, SignInConfig, TokensConfig, UpstreamConfig
 
 pytestmark = pytest.mark.anyio
 SECRET = "t0ken-t0ken-t0ken"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codec_console.cutting import cut_text, ends_of
-from gateway.config.model import TokensConfig
+from gateway.config.gateway_config import TokensConfig
 from leaf_sdk.errors import CodecError
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.vocab import TokenMap, load_map

@@ -6,7 +6,7 @@ import pytest
 
 from codec_console.why import Row
 from gateway.config.access import ConsoleConfig
-from gateway.config.model import ServeConfig
+from gateway.config.gateway_config import ServeConfig
 from gateway.context.compose.recall import Comparison
 from gateway.context.memory import Miss, RequestFigures
 

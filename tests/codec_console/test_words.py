@@ -8,7 +8,7 @@ import pytest
 
 from codec_console.words import Words, words_of
 from gateway.config.access import ConsoleConfig, OAuthConfig
-from gateway.config.model import AuditConfig, GatewayConfig, ServeConfig
+from gateway.config.gateway_config import AuditConfig, GatewayConfig, ServeConfig
 
 pytestmark = pytest.mark.anyio
 TOKEN = "an-operators-token-of-40-characters-here"

@@ -17,7 +17,7 @@ import pytest
 from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.events import AgentEvent, GenerationFinished, ToolFinished
 from gateway.app.services import open_services
-from gateway.config.model import EngineConfig, GatewayConfig, UpstreamConfig
+from gateway.config.gateway_config import EngineConfig, GatewayConfig, UpstreamConfig
 from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import Sampling
 from gateway.toolcalls.stream.output_events import CallClosed

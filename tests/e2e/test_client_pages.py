@@ -15,7 +15,7 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
-from gateway.config.model import ServeConfig
+from gateway.config.gateway_config import ServeConfig
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "clients").glob("*.md"))

@@ -14,8 +14,8 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gateway.serve.generation.fields import RequestModel
-from gateway.serve.openai.chat_request import ChatRequest
+from gateway.serve.generation.request_fields import RequestModel
+from gateway.serve.openai.chat import ChatRequest
 from gateway.serve.openai.completions import CompletionRequest
 
 Json = dict[str, Any]

@@ -51,7 +51,7 @@ def test_one_message_names_the_library_and_the_command_that_installs_it(tmp_path
     ],
 )
 def test_what_another_system_lacks_is_named(tmp_path: Path, reason: str, named: str) -> None:
-    done = run(tmp_path, reason, "gateway.engine.embedded.native")
+    done = run(tmp_path, reason, "gateway.engine.embedded.child_process")
 
     assert done.returncode == 3
     assert done.stdout == ""
@@ -61,7 +61,7 @@ def test_what_another_system_lacks_is_named(tmp_path: Path, reason: str, named: 
 
 def test_system_that_has_it_is_told_so(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "gateway.engine.embedded.native"],
+        [sys.executable, "-m", "gateway.engine.embedded.child_process"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -14,7 +14,7 @@ import pytest
 from anyio.abc import Process
 from mcp import Client, MCPError, StdioServerParameters
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.proxy.transport.stdio.server_process import child_environment
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import load_map

@@ -11,7 +11,7 @@ import anyio
 import httpx2
 import pytest
 
-from gateway.app.at_home import home_of
+from gateway.app.worker_affinity import home_of
 from gateway.proxy.caller import ANYBODY
 from tests.e2e.conftest import running_gateway
 from tests.e2e.test_workers import Gateway

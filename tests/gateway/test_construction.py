@@ -12,13 +12,13 @@ RECORDS = {
     # State of one answer, which the modules of the agent and of the context write in turn.
     "agent": {"calls", "conversation", "conversation.spliced", "lived"},
     "context/compose": {"self.spliced"},
-    "context/memory/store.py": {"before", "node", "node.before"},
-    "context/result_store.py": {"each", "place", "result"},  # where the ids of each result are now
+    "context/memory/conversation_memory.py": {"before", "node", "node.before"},
+    "context/large_result_store.py": {"each", "place", "result"},  # where the ids of each result are now
     # What each slot, and each file of one, holds now.
-    "engine/slots/paging.py": {"file", "plan.own"},
+    "engine/slots/swap_plan.py": {"file", "plan.own"},
     "engine/slots/allocation.py": {"slot"},
     "engine/rendering/template_forms.py": {"known"},
-    "engine/slots/swapper.py": {"plan.own", "slot"},
+    "engine/slots/slot_save_restore.py": {"plan.own", "slot"},
     "observe/tracing.py": {"traced"},  # what is sent depends on the span that it is made in
     "proxy": {"attempt", "connection", "held", "held.member", "member", "parked", "request", "running"},
     "serve/mcp": {"call.session", "request"},
@@ -28,7 +28,7 @@ RECORDS = {
     "engine/wire/connections.py": {"connection"},
 }
 LIBRARIES = {
-    "agent/results/spelled_ids.py": {"options"},
+    "agent/results/id_slices.py": {"options"},
     "app/process.py": {"server"},
     "cli": {"console"},
     "documentation/pages.py": {"state"},

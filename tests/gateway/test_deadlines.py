@@ -8,8 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from gateway.deadlines import STEP, Deadlines
-from gateway.proxy.upstream.session.in_flight import CallClock
+from gateway.deadlines import STEP, CallClock, Deadlines
 
 pytestmark = pytest.mark.anyio
 

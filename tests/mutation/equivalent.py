@@ -24,20 +24,19 @@ EQUIVALENT: Final = {
     ),
     "gateway/agent/results/json_path.py: (bounds.start or 0) >= 0  ->  (bounds.start or 0) > 0": _SHORT_CUT,
     "gateway/agent/results/json_path.py: (bounds.stop or 0) >= 0  ->  (bounds.stop or 0) > 0": _SHORT_CUT,
-    "gateway/agent/results/spelled_ids.py: left < 0  ->  left <= 0": _BOUND,
+    "gateway/agent/results/id_slices.py: left < 0  ->  left <= 0": _BOUND,
     "gateway/breaker.py: self._current + 1  ->  self._current - 1": "any number that was not given before is as good",
     "gateway/app/loop_watch.py: perf_counter() - beat > self._longest + _PACE  ->  "
     "perf_counter() - beat >= self._longest + _PACE": _MADE_UP,
-    "gateway/context/memory/history.py: if len(results) < 2:  ->  if False:": _SHORT_CUT,
+    "gateway/context/memory/message_digests.py: len(results) > 1  ->  len(results) >= 1": _SHORT_CUT,
     "gateway/context/history/client_messages.py: if isinstance(content, str):  ->  if False:": _SHORT_CUT,
     "gateway/deadlines.py: number < self._next  ->  number <= self._next": "the step that is awaited is known",
-    "gateway/engine/control_tokens.py: 200  ->  400": _SHORT_CUT,
-    "gateway/engine/control_tokens.py: 4096  ->  8192": _KEPT,
-    "gateway/engine/control_tokens.py: if not places:  ->  if False:": _SHORT_CUT,
-    "gateway/engine/control_tokens.py: len(text) <= _SHORT  ->  len(text) < _SHORT": _SHORT_CUT,
-    "gateway/engine/control_tokens.py: min(self._longest, len(line) + 1)  ->  max(self._longest, len(line) + 1)": (
-        _SHORT_CUT
-    ),
+    "gateway/engine/rendering/foreign_text.py: 200  ->  400": _SHORT_CUT,
+    "gateway/engine/rendering/foreign_text.py: 4096  ->  8192": _KEPT,
+    "gateway/engine/rendering/foreign_text.py: if not places:  ->  if False:": _SHORT_CUT,
+    "gateway/engine/rendering/foreign_text.py: len(text) <= _SHORT  ->  len(text) < _SHORT": _SHORT_CUT,
+    "gateway/engine/rendering/foreign_text.py: min(self._longest, len(line) + 1)  ->  "
+    "max(self._longest, len(line) + 1)": _SHORT_CUT,
     "gateway/engine/embedded/model_file.py: 512  ->  1024": "the first bytes tell what a file is",
     "gateway/engine/embedded/server.py: 50  ->  100": _KEPT,
     "gateway/engine/interface.py: 0 <= self.prompt_n <= prompt - cached  ->  0 <= self.prompt_n < prompt - cached": (
@@ -46,8 +45,8 @@ EQUIVALENT: Final = {
     "gateway/engine/interface.py: min(len(held), len(prompt))  ->  max(len(held), len(prompt))": (
         "beyond its end one is not like the other"
     ),
-    "gateway/engine/pool/members.py: 20  ->  40": _LENGTH,
-    "gateway/engine/slots/paging.py: 4096  ->  8192": _KEPT,
+    "gateway/engine/pool/engine_choice.py: 20  ->  40": _LENGTH,
+    "gateway/engine/slots/swap_plan.py: 4096  ->  8192": _KEPT,
     "gateway/engine/slots/slot_directory.py: 64  ->  128": _BOUND,
     "gateway/engine/slots/slot_directory.py: 8  ->  9": _LENGTH,
     "gateway/engine/wire/adapter.py: 32  ->  64": _LENGTH,
@@ -71,9 +70,9 @@ EQUIVALENT: Final = {
     "gateway/observe/metrics.py: len(self._call_series) < SERVERS_BOUND * len(TOOL_OUTCOMES)  ->  "
     "len(self._call_series) <= SERVERS_BOUND * len(TOOL_OUTCOMES)": _KEPT,
     "gateway/observe/metrics.py: SERVERS_BOUND * len(TOOL_OUTCOMES)  ->  SERVERS_BOUND + len(TOOL_OUTCOMES)": _KEPT,
-    "gateway/observe/notices.py: 4096  ->  8192": _KEPT,
-    "gateway/observe/notices.py: 128  ->  256": _LENGTH,
-    "gateway/observe/notices.py: if self._last.get(tool) == kind and (kind, tool, map_id) in self._said:  ->  "
+    "gateway/observe/logs.py: 4096  ->  8192": _KEPT,
+    "gateway/observe/logs.py: 128  ->  256": _LENGTH,
+    "gateway/observe/logs.py: if self._last.get(tool) == kind and (kind, tool, map_id) in self._said:  ->  "
     "if False:": _SHORT_CUT,
     "gateway/observe/tracing.py: 128  ->  256": _LENGTH,
     "gateway/observe/tracing.py: 500  ->  1000": _LENGTH,
@@ -97,7 +96,7 @@ EQUIVALENT: Final = {
         (
             "gateway/proxy/transport/oauth/discovery.py: 200  ->  400",
             "gateway/proxy/transport/oauth/sign_in.py: 16  ->  32",
-            "gateway/proxy/transport/oauth/tokens.py: 100  ->  200",
+            "gateway/proxy/transport/oauth/token_endpoint.py: 100  ->  200",
             "gateway/proxy/upstream/items/item_reader.py: 300  ->  600",
             "gateway/proxy/upstream/server_lists.py: 200  ->  400",
         ),
@@ -112,16 +111,14 @@ EQUIVALENT: Final = {
     "gateway/proxy/upstream/items/item_reader.py: len(self._logged) + len(new) > _REMEMBERED  ->  "
     "len(self._logged) + len(new) >= _REMEMBERED": _KEPT,
     "gateway/proxy/upstream/items/tool_pins.py: size > min(left, _LONGEST)  ->  size >= min(left, _LONGEST)": _KEPT,
-    "gateway/proxy/upstream/session/in_flight.py: most > seconds  ->  most >= seconds": (
-        "what is left is nothing where both are the same"
-    ),
+    "gateway/deadlines.py: most > seconds  ->  most >= seconds": ("what is left is nothing where both are the same"),
     "gateway/proxy/upstream/session/negotiation.py: 200  ->  400": _LENGTH,
     "gateway/proxy/upstream/session/task_owners.py: 10000  ->  20000": _KEPT,
     "gateway/proxy/upstream/supervision/maintenance.py: anyio.current_time() - began > _LONGEST_PAUSE  ->  "
     "anyio.current_time() - began >= _LONGEST_PAUSE": "a stream that lasted for exactly this time is either way",
     "gateway/replicas/connected.py: 4096  ->  8192": _KEPT,
     "gateway/replicas/link.py: 8  ->  9": _BOUND,
-    "gateway/replicas/replica.py: 24  ->  48": _LENGTH,
+    "gateway/replicas/interface.py: 24  ->  48": _LENGTH,
     "gateway/replicas/sealed_records.py: 2  ->  3": "what is derived beyond both keys is not used",
     "gateway/serve/auth/rate_limiter.py: left < _WHOLE  ->  left <= _WHOLE": _MADE_UP,
     "gateway/serve/auth/rate_limiter.py: left >= _WHOLE  ->  left > _WHOLE": _MADE_UP,

@@ -14,7 +14,7 @@ import uvicorn
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
-from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import NOBODY
 from gateway.proxy.proxy import Proxy

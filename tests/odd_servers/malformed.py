@@ -11,7 +11,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any, Final
 
-from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 
 _SCRIPT: Final = Path(__file__).parents[1] / "gateway" / "proxy" / "servers" / "lists.py"
 METHODS: Final = {

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.serve.generation.fields import RequestModel
+from gateway.serve.generation.request_fields import RequestModel
 from gateway.serve.messages.message_request import MessagesRequest
-from gateway.serve.openai.chat_request import ChatRequest
+from gateway.serve.openai.chat import ChatRequest
 from gateway.serve.openai.completions import CompletionRequest
 from gateway.serve.responses.response_request import ResponsesRequest
 

@@ -20,7 +20,7 @@ from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConf
 from gateway.engine.interface import Sampling
 from gateway.errors import EngineError, EngineLost, EngineUnavailable
 from gateway.proxy.caller import ANYBODY
-from gateway.serve.http.errors import error_answer
+from gateway.serve.http.error_answers import error_answer
 from gateway.toolcalls.stream.output_events import Content
 from tests.pool.ledger import CURRENT, Asked, Ledger, watched_engines
 

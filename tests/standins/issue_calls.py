@@ -8,11 +8,10 @@ import json
 
 from gateway.engine.interface import GenerateRequest, Sampling
 from gateway.toolcalls.formats.format import CallTrigger, Format, call_grammar, call_triggers
-from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json_nodes import Json, QuotedName
 from gateway.toolcalls.nodes.objects import Field, RecordNode
 from gateway.toolcalls.nodes.passages import Prose
-from gateway.toolcalls.nodes.readers import Marker, Space
+from gateway.toolcalls.nodes.readers import Marker, Seq, Space
 from gateway.toolcalls.nodes.regions import CallNode, Calls, MarkedRegion
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call

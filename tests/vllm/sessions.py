@@ -15,7 +15,7 @@ import anyio
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import GenerateRequest, GenerationEnd, Sampling
-from gateway.engine.pool.members import key_of
+from gateway.engine.pool.engine_choice import key_of
 from gateway.engine.start.readiness import EngineRoute
 from tests.conftest import vllm_wire
 from tests.standins.vllm_wire_over_llama_cpp import BLOCK

@@ -32,7 +32,7 @@ from gateway.proxy.costs import BYTES_A_TOKEN, DefinitionCosts
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.tool_search import rank
-from gateway.toolcalls.grammar.loosened import too_much
+from gateway.toolcalls.grammar.refused_grammars import too_much
 from gateway.toolcalls.schema.merge import NO_PARAMETERS, tidied, typed
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import Diagnostic
@@ -89,6 +89,10 @@ class ToolOffers:
         """The tools that can be called now on a principal's behalf, with their servers."""
         return self._proxy.model_tools(principal)
 
+    def entry(self, name: str) -> ToolEntry | None:
+        """The tool of this name, whoever may call it; None: there is no such tool."""
+        return next((entry for entry in self._proxy.model_tools() if entry.name == name), None)
+
     def servers(self, principal: Principal) -> frozenset[str]:
         """Names of the servers that a principal may see."""
         return frozenset(each.name for each in self._proxy.statuses() if principal.sees(each.name))
@@ -97,20 +101,21 @@ class ToolOffers:
         """The tools that can be called now on a principal's behalf, as the parser and the grammar take them."""
         return tuple(entry.spec for entry in self.entries(principal) if scope.holds(entry))
 
-    def to(
-        self, principal: Principal, context: int, named: Collection[str] = (), scope: ToolScope = EVERY_TOOL
+    def divide(
+        self, entries: Sequence[ToolEntry], context: int, named: Collection[str] = (), scope: ToolScope = EVERY_TOOL
     ) -> tuple[tuple[ToolSpec, ...], Mapping[str, ToolEntry]]:
         """The tools that a conversation's prompt defines, and by name those that are searched for (`tool_search`).
 
         Args:
-            principal: on whose behalf they would be called.
+            entries: the tools that can be called on the principal's behalf.
             context: ids that the engine's context holds.
             named: tools that the request names; they are always defined.
             scope: the tools that the request wants to see. A request that chooses servers has none searched for.
         """
-        entries = self.entries(principal)
+        if not entries:
+            return (), {}
         if scope.servers is not None or not self._are_searched(entries, context):
-            return self.specs(principal, scope), {}
+            return tuple(entry.spec for entry in entries if scope.holds(entry)), {}
         defined = tuple(entry.spec for entry in entries if entry.name in named)
         return defined, {entry.name: entry for entry in entries if entry.name not in named}
 
@@ -119,20 +124,24 @@ class ToolOffers:
         proxy, settings = self._proxy, self._proxy.config.approvals
         return lambda entry: why_asked(level_of(settings, *proxy.names_of(entry)), entry.definition) is not None
 
-    def aliases(self, principal: Principal, besides: Collection[str] = ()) -> Mapping[str, str]:
-        """By public name, the aliases of those tools that are offered under one. `besides`: names of other tools."""
-        found = ((each.alias_of, each.name) for each in self.entries(principal))
-        return {public: alias for public, alias in found if public is not None and public not in besides}
+    def server_of(self, tool: str, besides: Collection[str] = ()) -> str | None:
+        """The server of a tool, by the tool's public name: the one that has it, or that its prefix names.
 
-    def server_of(self, tool: str) -> str | None:
-        """The server of a tool, by the tool's public name: the one that has it, or that its prefix names."""
-        return self._proxy.server_in(tool)
+        `besides`: names of tools that no server has.
+        """
+        return None if tool in besides else self._proxy.server_in(tool)
 
     def _are_searched(self, entries: Sequence[ToolEntry], context: int) -> bool:
         search = self._proxy.config.tool_search
         if search == "auto":
             return is_heavy(sum(self._costs.of(entry).tokens for entry in entries), context)
         return search is True
+
+
+def aliases_of(entries: Sequence[ToolEntry], besides: Collection[str] = ()) -> dict[str, str]:
+    """By public name, the aliases of those tools that are offered under one. `besides`: names of other tools."""
+    found = ((each.alias_of, each.name) for each in entries)
+    return {public: alias for public, alias in found if public is not None and public not in besides}
 
 
 def is_heavy(tokens: int, context: int) -> bool:
@@ -349,10 +358,10 @@ class _Search:
         return ToolFault(server_of(tool.name), tool.name, f"{_REFUSED} ({reason}); {outcome}")
 
 
-def check_left_out(names: Sequence[str] | None, tools: Sequence[ToolSpec], ready: ReadyEngine) -> None:
+def check_left_out(names: Collection[str], tools: Sequence[ToolSpec], ready: ReadyEngine) -> None:
     """Raise `RequestInvalid` where a request names a tool that is left out. `tools`: all tools of the request."""
     for tool in tools:
-        if tool.name in (names or ()) and (fault := ready.forms.left_out(tool)) is not None:
+        if tool.name in names and (fault := ready.forms.left_out(tool)) is not None:
             raise RequestInvalid(f"tool_choice: {fault.message}", param="tool_choice")
 
 

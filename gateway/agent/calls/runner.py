@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway.agent.calls.call_ids import cut, least_tokens, shorten, spelled_arguments
-from gateway.agent.calls.ledger import Ledger
+from gateway.agent.calls.call_audit import Ledger
 from gateway.agent.calls.request_tools import ToolOffers
 from gateway.agent.calls.tool_finder import FoundTools, ToolFinder
 from gateway.agent.events import KeptFigures, Source, ToolFinished
-from gateway.agent.results.compact_form import compacted
-from gateway.agent.results.result_reader import SPECS, Kept, ResultReader
-from gateway.agent.results.shown_ids import Selection
+from gateway.agent.results.id_slices import spelled_arguments
+from gateway.agent.results.large_results import SPECS, Kept, ResultReader, Selection
+from gateway.agent.results.result_shortening import compacted, cut, least_tokens, shorten
 from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Conversation
-from gateway.context.result_store import ResultStore
+from gateway.context.large_result_store import ResultStore
 from gateway.errors import GatewayError, UnknownTool
 from gateway.observe.audit import Audit
 from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
@@ -91,13 +90,14 @@ class CallRunner:
         self.offers = ToolOffers(proxy, costs or DefinitionCosts(lambda: None))
         self._tokens = tokens
         self._limits = limits
-        self.ledger = Ledger(proxy, audit)
+        self.ledger = None if audit is None else Ledger(self.offers, audit)
+        """Records the calls, where an audit log is configured."""
         self.tracing = tracing
         self._results = results if limits.kept_result_bytes else None
 
-    def reader_of(self, conversation: Conversation) -> ResultReader | None:
+    def reader_of(self, conversation: Conversation | None) -> ResultReader | None:
         """What keeps the large results of a conversation, and reads them; None: they are cut."""
-        return None if self._results is None else ResultReader(self._results, conversation)
+        return None if self._results is None or conversation is None else ResultReader(self._results, conversation)
 
     @asynccontextmanager
     async def running(
@@ -108,14 +108,14 @@ class CallRunner:
         allows: Callable[[str], bool] = lambda name: True,
         *,
         finder: ToolFinder | None = None,
-        reader: ResultReader | None = None,
+        conversation: Conversation | None = None,
         approved: bool = False,
     ) -> AsyncGenerator["RunningCalls"]:
         """A context in which calls may be started; it exits when all of them are over.
 
         `offered`: the tools that this request knows; it may call those for which `allows` is true. `map_id`: the
         engine's map, which tools may be told (`wanted_ids`). `finder`: finds tools that it does not know yet.
-        `reader`: keeps results that are too large for the model; None: they are cut.
+        `conversation`: the one that keeps results that are too large for the model; None: they are cut.
         `approved`: whether somebody has approved each call.
         An error inside the context cancels the calls that are still running, and is raised unchanged.
         """
@@ -123,7 +123,9 @@ class CallRunner:
         calls: RunningCalls | None = None
         try:
             async with anyio.create_task_group() as tasks:
-                calls = RunningCalls(self, tasks, offered, principal, map_id, allows, finder, reader, approved=approved)
+                calls = RunningCalls(
+                    *(self, tasks, offered, principal, map_id, allows, finder, conversation), approved=approved
+                )
                 try:
                     yield calls
                     calls.wanted = True
@@ -201,7 +203,8 @@ class CallRunner:
             made = (IdPiece(tuple(token_map.encode(outcome)), "shim"),)
             pieces, whole = cut(made, most, token_map, shortened=False)
             source, text, is_error = "gateway", outcome, True
-            server = self.ledger.server_of(call.name)
+            entry = self.offers.entry(call.name)
+            server = None if entry is None else entry.server
         else:
             result, server = outcome.result, outcome.server or None
             # What finds tools says by itself what was left out.
@@ -209,10 +212,10 @@ class CallRunner:
             compact, saved = await self._compacted(result, server, token_map, most)
             # A part of it is read better by lines, and by the places that its keys have: only what was sent is kept.
             of_compact = None if saved else keeper
-            pieces, source, whole, kept = await self._fitted(call.name, compact, token_map, most, of_compact)
+            pieces, source, whole, kept = await self._fit_to_share(call.name, compact, token_map, most, of_compact)
             if saved and not whole:
                 saved = 0
-                pieces, source, whole, kept = await self._fitted(call.name, result, token_map, most, keeper)
+                pieces, source, whole, kept = await self._fit_to_share(call.name, result, token_map, most, keeper)
             result = compact if saved else result
             text, is_error = _said(result), bool(result.get("isError"))
         finished = ToolFinished(
@@ -245,7 +248,7 @@ class CallRunner:
             return result, 0
         return await anyio.to_thread.run_sync(compacted, result, form, token_map)
 
-    async def _fitted(
+    async def _fit_to_share(
         self, tool: str, result: Mapping[str, Any], token_map: TokenMap, most: int, reader: ResultReader | None
     ) -> tuple[tuple[IdPiece, ...], Source, bool, Kept | None]:
         """A result as at most `most` ids, where they came from, whether they are all, and what was kept."""
@@ -309,7 +312,7 @@ class RunningCalls:
         map_id: str,
         allows: Callable[[str], bool],
         finder: ToolFinder | None,
-        reader: ResultReader | None,
+        conversation: Conversation | None,
         *,
         approved: bool,
     ) -> None:
@@ -320,7 +323,7 @@ class RunningCalls:
         self._map_id = map_id
         self._allows = allows
         self._finder = finder
-        self._reader = reader
+        self._conversation = conversation
         self._approved = approved
         self._started: list[CallClosed] = []
         self._answered: list[Answered | None] = []
@@ -350,9 +353,12 @@ class RunningCalls:
 
     def note_lost(self) -> None:
         """Record the calls whose outcomes nobody will ask for."""
+        ledger = self._runner.ledger
+        if ledger is None:
+            return
         for call, answered in zip(self._started, self._answered, strict=True):
             if not self.wanted or answered is None:
-                self._runner.ledger.lost(self._principal, call, None if answered is None else answered.seconds)
+                ledger.lost(self._principal, call, None if answered is None else answered.seconds)
 
     async def finished(self, token_map: TokenMap, room: int) -> list[FinishedCall]:
         """Turn all results into ids, in the order in which the calls were started. Call it once they are over.
@@ -360,17 +366,20 @@ class RunningCalls:
         `room`: ids that all results together may take.
         """
         answered = [one for one in self._answered if one is not None]
+        reader = self._runner.reader_of(self._conversation) if answered else None
         calls: list[FinishedCall] = []
         for one in answered:
             share = self._runner.share(room, len(answered), defines=one.defines)
-            calls.append(await self._runner.finish(one, token_map, share, self._reader))
-        for one, call in zip(answered, calls, strict=True):
-            self._runner.ledger.told(self._principal, call.finished, token_map.map_id, one.ended)
+            calls.append(await self._runner.finish(one, token_map, share, reader))
+        if (ledger := self._runner.ledger) is not None:
+            for one, call in zip(answered, calls, strict=True):
+                ledger.told(self._principal, call.finished, token_map.map_id, one.ended)
         return calls
 
     async def _run(self, n: int, call: CallClosed) -> None:
         tracing = self._runner.tracing
-        rights = (self._offered, self._principal, self._map_id, self._allows, self._finder, self._reader)
+        reader = self._runner.reader_of(self._conversation)
+        rights = (self._offered, self._principal, self._map_id, self._allows, self._finder, reader)
         with nullcontext() if tracing is None else tracing.tool_span(call.name, call.id) as span:
             answered = await self._runner.call(call, *rights, approved=self._approved)
             if span is not None and answered.ended != "ok":

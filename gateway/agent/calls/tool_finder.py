@@ -12,7 +12,8 @@ from typing import Any, Final
 import anyio.to_thread
 
 from gateway.context.compose.conversation import Conversation, SearchTool
-from gateway.context.compose.later_tools import defining, definition_texts
+from gateway.context.compose.prompt import definition_texts
+from gateway.context.memory.defined_tools import defining
 from gateway.proxy.costs import BYTES_A_TOKEN
 from gateway.proxy.tool_search import FINDER, SEARCH, no_match, rank
 from gateway.toolcalls.schema.spec import ToolSpec

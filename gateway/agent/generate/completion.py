@@ -12,28 +12,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsGenerated
 from gateway.agent.generate.engine_spans import plain_span, sampling_attributes
-from gateway.agent.generate.model_output import EndHold, StopFilter
-from gateway.agent.generate.recovery import form_refused, lost_grammar, replayed
+from gateway.agent.generate.generation import form_refused, lost_grammar, replayed
+from gateway.agent.generate.model_output import EndHold
+from gateway.agent.generate.stop_strings import StopFilter
 from gateway.config import LimitsConfig
 from gateway.context.history.template_messages import check_length
-from gateway.engine.control_tokens import hidden_ids
 from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling, Timings
-from gateway.engine.pool.members import Stay, key_of
-from gateway.engine.pool.pool import EnginePool
+from gateway.engine.pool.engine_choice import key_of
+from gateway.engine.pool.pool import EnginePool, Stay
 from gateway.engine.slots.allocation import Place
 from gateway.engine.start.ready_engine import ReadyEngine, larger_context
 from gateway.errors import EngineError, EngineUnavailable, GrammarRefused, RequestInvalid
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.formats.structured_output import AnswerForm
 from gateway.toolcalls.stream.output_events import Content
+from gateway.toolcalls.stream.spelling import hidden_ids
 from leaf_sdk.vocab import Detokenizer
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
 
 _BEGINNING: Final = 64
-"""Ids at the start of a prompt that decide which engine is its home (`engine/pool/members.py`)."""
+"""Ids at the start of a prompt that decide which engine is its home (`engine/pool/engine_choice.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,33 +1,41 @@
 """One generation: sends the conversation's ids to the engine, emits events, and appends what the model wrote.
 
+Where its engine is lost it continues on another; where the engine refuses its grammar, it finds one that is accepted.
+
 `model_output.py` reads what the engine generates. The ids that are appended are those that the engine's cache holds
 when the model has ended its turn: the end-of-turn id, which the engine samples but never processes, is left out, and
 the template's own turn end takes its place.
 """
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
-from gateway.agent.events import AgentEvent, Emit, GenerationFinished
+from gateway.agent.events import Emit, GenerationFinished
 from gateway.agent.generate.generation_options import GenerationOptions, Hold
 from gateway.agent.generate.model_output import ModelOutput
-from gateway.agent.generate.recovery import loosened_hold, looseness, lost_grammar, replayed
 from gateway.context.compose.conversation import Conversation, Spliced
-from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Retention, Sampling
+from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Retention
+from gateway.engine.pool.pool import Stay, is_loss
+from gateway.engine.rendering.template_forms import ToolFault
 from gateway.engine.slots.allocation import Place
-from gateway.errors import EngineError, EngineUnavailable, GrammarRefused
+from gateway.errors import EngineError, EngineLost, EngineUnavailable, GrammarRefused, RequestInvalid
+from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls.formats.format import call_triggers
-from gateway.toolcalls.stream.output_events import CallClosed
+from gateway.toolcalls.grammar.refused_grammars import too_much
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.output_events import CallClosed, Diagnostic
 
+T = TypeVar("T")
 _UNTRACED: Final[Mapping[str, str]] = MappingProxyType({})
 _NEVER = -100.0
 """The bias with which OpenAI's API bans an id."""
+log = get_logger("agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,34 +112,35 @@ class Generation:
         """Generate on the current engine, after the ids that earlier engines generated."""
         conversation, principal = self._conversation, self._conversation.asked.principal
         self._answered = False
-        context, hints = self._context, await conversation.hints()
-        prompt = len(context)
+        ids, hints = conversation.ids, await conversation.hints()
+        context = [*ids, *self._output.ids] if self._output.ids else ids
         taken = conversation.ready.slots.take(context, principal.name, alone=principal.alone, hints=hints)
         async with AsyncExitStack() as stack:
             place = await self._stay.turn(stack.enter_async_context(taken))
             end: GenerationEnd | None = None
             try:
                 try:
-                    end = await self._generate(place, hold, started)
+                    end = await self._generate(context, place, hold, started)
                 except GrammarRefused:
                     if hold is None:
                         raise
-                    request = self._request(place, hold)
+                    request = self._request(context, place, hold)
                     hold = await self._stay.wait(loosened_hold(hold, request, conversation, self._metrics))
-                    end = await self._generate(place, hold, started)
+                    end = await self._generate(context, place, hold, started)
             finally:
                 held = [*conversation.ids, *self._output.ids]
-                place.leaves(held, prompt, end, answered=self._answered)
+                place.leaves(held, len(context), end, answered=self._answered)
         return end, place
 
-    async def _generate(self, place: Place, hold: Hold | None, started: float) -> GenerationEnd | None:
+    async def _generate(
+        self, context: list[int], place: Place, hold: Hold | None, started: float
+    ) -> GenerationEnd | None:
         self._held_by = hold
-        generating = self._conversation.ready.engine.generate(self._request(place, hold))
+        generating = self._conversation.ready.engine.generate(self._request(context, place, hold))
         async with AsyncExitStack() as stack:
             events = await self._stay.wait(stack.enter_async_context(generating))
-            if not self._output.ids:
-                for told in looseness(hold):
-                    await self._emit(told)
+            if hold is not None and hold.loose and not self._output.ids:
+                await self._emit(looseness(hold))
             return await self._follow(self._stay.each(events), started)
 
     async def _rewind(self, error: EngineError) -> tuple[GenerationEnd, None] | None:
@@ -143,30 +152,31 @@ class Generation:
         hold, ids = self._held_by, self._output.ids
         if len(ids) >= self._options.max_tokens:
             end = GenerationEnd.unreported(len(ids))
-            await self._tell(self._output.close(end.ended_by))
+            for event in self._output.close(end.ended_by):
+                await self._emit(event)
             return end, None
         if ids and hold is not None and (not hold.triggers or any(each.token_id in ids for each in hold.triggers)):
             raise lost_grammar(error)
         self._moved += 1
         return None
 
-    @property
-    def _context(self) -> list[int]:
-        """The ids that the engine is given: the prompt, and what lost engines generated."""
-        ids = self._conversation.ids
-        return [*ids, *self._output.ids] if self._output.ids else ids
-
-    def _request(self, place: Place, hold: Hold | None) -> GenerateRequest:
-        conversation = self._conversation
+    def _request(self, context: list[int], place: Place, hold: Hold | None) -> GenerateRequest:
+        """What the engine is asked for. `context`: the prompt, and what lost engines generated."""
+        conversation, sampling, words = self._conversation, self._options.sampling, self._options.words
+        ready = conversation.ready
+        if words:
+            # The model has to answer in words: it must not draw the token with which its calls begin.
+            banned = ((each.token_id, _NEVER) for each in call_triggers(conversation.asked.format, ready.token_map))
+            sampling = replace(sampling, logit_bias=(*sampling.logit_bias, *banned))
         return GenerateRequest(
-            prompt=self._context,
+            prompt=context,
             slot=place.pinned,
             reuse=place.reuse,
             salt=place.salt,
             session=conversation.asked.home,
-            retention=retention_of(conversation, self._metrics, words=self._options.words),
+            retention=retention_of(conversation, self._metrics, words=words) if ready.facts.can.retention else None,
             max_tokens=self._options.max_tokens - len(self._output.ids),
-            sampling=self._sampling,
+            sampling=sampling,
             grammar=hold.grammar if hold else None,
             triggers=hold.triggers if hold else (),
             logprobs=self._options.logprobs is not None
@@ -175,33 +185,22 @@ class Generation:
             trace=self._trace,
         )
 
-    @property
-    def _sampling(self) -> Sampling:
-        """How ids are drawn. Where the model has to answer in words, not the token with which its calls begin."""
-        sampling, conversation = self._options.sampling, self._conversation
-        if not self._options.words:
-            return sampling
-        triggers = call_triggers(conversation.asked.format, conversation.ready.token_map)
-        return replace(sampling, logit_bias=(*sampling.logit_bias, *((each.token_id, _NEVER) for each in triggers)))
-
     async def _follow(self, events: AsyncIterator[GenerationEvent], started: float) -> GenerationEnd | None:
         """Feed the parser until the end; return None when a stop string or the only call allowed cut it short."""
         async for event in events:
             if isinstance(event, GenerationEnd):
-                await self._tell(self._output.close(event.ended_by))
+                for told in self._output.close(event.ended_by):
+                    await self._emit(told)
                 return event
             if not self._answered:
                 self._answered = True
                 self._stay.answered()
                 self._ttft = self._ttft or time.perf_counter() - started
-            await self._tell(self._output.feed(event))
+            for told in self._output.feed(event):
+                await self._emit(told)
             if self._output.over:
                 return None
         raise EngineUnavailable("the engine's stream broke off before the generation was complete; ask again")
-
-    async def _tell(self, events: list[AgentEvent]) -> None:
-        for event in events:
-            await self._emit(event)
 
     def _finish(self, end: GenerationEnd | None, place: Place | None, seconds: float) -> GenerationResult:
         conversation, output = self._conversation, self._output
@@ -237,14 +236,15 @@ class Generation:
         conversation.guessed = output.guessed
         stopped = end is None or end.reason == "stop"
         in_slot = place.in_slot if place is not None else 0
-        return GenerationResult(stopped, tuple(output.calls), output.shown, stats, output.stop, in_slot)
+        return GenerationResult(stopped, tuple(output.calls), len(output.indexes), stats, output.stops.found, in_slot)
 
     def _count(self, end: GenerationEnd | None, seconds: float) -> None:
         if end is None:
             return
         timings = end.timings.within(len(self._conversation.ids))
         self._metrics.ids_repaired(repaired=end.repaired, ambiguous=end.ambiguous, missed=end.missed)
-        self._metrics.ids_padded(end.padded)
+        if end.padded:
+            self._metrics.ids_padded(end.padded)
         self._metrics.generation_finished(
             prompt_n=timings.prompt_n,
             cache_n=timings.cache_n,
@@ -270,10 +270,8 @@ _LONGEST: Final = 10.0
 times that it chooses by itself (`max_acting_ttl_seconds`)."""
 
 
-def retention_of(conversation: Conversation, metrics: Metrics, *, words: bool = False) -> Retention | None:
-    """What follows a generation; None for an engine that does not ask. `words`: whether it may call no more tools."""
-    if not conversation.ready.facts.can.retention:
-        return None
+def retention_of(conversation: Conversation, metrics: Metrics, *, words: bool = False) -> Retention:
+    """What follows a generation, for an engine that asks. `words`: whether it may call no more tools."""
     asked, tools = conversation.asked, conversation.tools
     calls = bool(tools) and asked.may_call and not words
     if not calls or any(conversation.is_clients(tool.name) for tool in tools):
@@ -296,3 +294,105 @@ def usual_seconds(times: Sequence[tuple[float, int]]) -> float | None:
         if over >= _MOST * known:
             return bound if bound <= _LONGEST else None
     return None
+
+
+# Generations that can't run as they were asked for: their engine is lost, or refuses the grammar.
+#
+# A lost generation continues on another engine from the prompt and the ids so far, so that no id is reported twice, and
+# none is left out; the caller decides whether and where it can continue (`rewind`). For a refused grammar, grammars of
+# fewer tools are tried on the engine, in the generation's own slot, generating one id each time. What is found is kept
+# with the engine, so that no other request meets the refusal. `toolcalls.grammar.loosened` bisects the tools. Where the
+# engine takes no grammar that waits for a call, calls that a model decides on are free, as without `hold_calls`.
+
+_PLAINEST: Final = ToolSpec("f", "", {"type": "object"})
+"""A tool whose grammar is refused only by engines that refuse every grammar."""
+_LOOSE: Final = (
+    "no grammar holds the arguments of {}: the engine refuses it, or the schema is too large, or too many of its "
+    "alternatives begin alike; any JSON object is accepted there"
+)
+_REFUSED: Final = "the engine refuses the grammar of its schema; the arguments of its calls may be any JSON object"
+
+
+def lost_grammar(error: EngineError) -> EngineLost:
+    """Return the error for an answer under a grammar, which another engine would start from the beginning."""
+    return EngineLost(
+        "the engine was lost during an answer under a grammar, which no other engine can continue; "
+        f"keep the part that has arrived, or ask again ({error.message})"
+    )
+
+
+async def replayed(
+    stay: Stay, run: Callable[[], Awaitable[T]], rewind: Callable[[EngineError], Awaitable[T | None]]
+) -> T:
+    """Run until one run completes; return its outcome.
+
+    Args:
+        stay: the engine, and those that can take its place.
+        run: generates on the current engine.
+        rewind: prepares to continue from what was generated; returns the outcome where nothing is left to do, and
+            raises where the generation can't continue.
+
+    Raises `EngineError`: the reason that the last engine was lost, or an error that another engine would give too.
+    """
+    while True:
+        try:
+            return await run()
+        except EngineError as error:
+            stay.lost(error)
+            if not (stay.may_move and is_loss(error)):
+                raise
+            done = await rewind(error)
+            if done is not None:
+                return done
+            stay.move(error)
+
+
+async def loosened_hold(
+    hold: Hold, request: GenerateRequest, conversation: Conversation, metrics: Metrics
+) -> Hold | None:
+    """Return what holds `request` in place of a hold whose grammar was refused; None where nothing does.
+
+    Raises `RequestInvalid` where the engine refuses the grammar of the answer's form.
+    """
+
+    ready = conversation.ready
+
+    async def takes(tools: Sequence[ToolSpec]) -> bool:
+        grammar = replace(hold, tools=tuple(tools)).grammar
+        try:
+            async with ready.engine.generate(replace(request, grammar=grammar, max_tokens=1)) as events:
+                # Read to the end, so that the slot is at rest afterwards.
+                async for _ in events:
+                    pass
+        except GrammarRefused:
+            return False
+        return True
+
+    def note(tool: ToolSpec) -> None:
+        ready.loose.note(tool)
+        metrics.grammar_refused()
+        ready.forms.report(ToolFault(conversation.asked.owner_of(tool.name), tool.name, _REFUSED))
+
+    if hold.formed and not await takes(()):
+        raise form_refused()
+    if hold.triggers and not await takes((_PLAINEST,)):
+        ready.loose.note_lazy()
+        metrics.grammar_refused()
+        log.warning(
+            "the engine refuses grammars that begin only at a call (`hold_calls`); "
+            "only calls that `tool_choice` requires are held from now on"
+        )
+        return None
+    found = await too_much(hold.tools, takes, note)
+    loose = hold.loosening(found.__contains__)
+    return loose if not hold.triggers or await takes(loose.tools) else None
+
+
+def form_refused() -> RequestInvalid:
+    """Return the error for a form of answer whose grammar the engine refuses."""
+    return RequestInvalid("the engine refuses the grammar for this form of answer; send a simpler or smaller schema")
+
+
+def looseness(hold: Hold) -> Diagnostic:
+    """Report which tools' calls are held loosely."""
+    return Diagnostic("loose", _LOOSE.format(", ".join(map(repr, sorted(hold.loose)))))

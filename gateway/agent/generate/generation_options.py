@@ -14,9 +14,9 @@ from typing import Final, Literal
 from gateway.context.compose.conversation import Conversation
 from gateway.engine.interface import Sampling
 from gateway.errors import RequestInvalid
-from gateway.toolcalls.formats.answer import AnswerForm, answer_grammar
 from gateway.toolcalls.formats.format import CallTrigger, call_grammar, call_triggers
-from gateway.toolcalls.grammar.loosened import loosened
+from gateway.toolcalls.formats.structured_output import AnswerForm, answer_grammar
+from gateway.toolcalls.grammar.refused_grammars import loosened
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed
 
@@ -39,14 +39,9 @@ class ToolChoice:
         """Return the choice that has one tool called first; after its result the model decides."""
         return cls("required", (name,), lasts=False)
 
-    @property
-    def may_call(self) -> bool:
-        """Whether any call may be made."""
-        return self.mode != "none"
-
     def allows(self, name: str) -> bool:
         """Whether a tool may be called."""
-        return self.may_call and (self.names is None or name in self.names)
+        return self.mode != "none" and (self.names is None or name in self.names)
 
     def renamed(self, names: Mapping[str, str]) -> "ToolChoice":
         """Return the same choice with other names for some tools."""
@@ -60,7 +55,7 @@ class ToolChoice:
 
     def after_first(self) -> "ToolChoice":
         """Return the choice for the generations after the first: no call is required any more."""
-        if not self.may_call:
+        if self.mode == "none":
             return self
         return ToolChoice(names=self.names if self.lasts else None)
 
@@ -99,7 +94,7 @@ def check_choice(choice: ToolChoice, tools: Sequence[ToolSpec]) -> None:
     names = [tool.name for tool in tools]
     if choice.mode == "required" and not names and choice.names is None:
         raise RequestInvalid("tool_choice is 'required', but there is no tool to call", param="tool_choice")
-    if choice.names is None or not choice.may_call:
+    if choice.names is None or choice.mode == "none":
         return
     if not choice.names:
         raise RequestInvalid("tool_choice allows no tool; name one, or say 'none'", param="tool_choice")

@@ -5,17 +5,17 @@ allowed, and at the end into the turn that memory and trajectories keep. It join
 and the hold on the id that may be the end of turn, which don't know each other. It knows no engine and never waits.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from itertools import starmap, zip_longest
 
 from gateway.agent.events import AgentEvent, ContentSampled, IdsGenerated, TokenLogprob
 from gateway.agent.generate.generation_options import GenerationOptions
+from gateway.agent.generate.stop_strings import StopFilter
 from gateway.context.compose.conversation import Asked, Conversation
 from gateway.context.history.template_messages import CallIds
 from gateway.context.memory import Call, LivedTurn
 from gateway.context.memory.remembered import cut_turn
-from gateway.engine.control_tokens import hidden_ids
 from gateway.engine.interface import Generated, GenerationEnd, shared_prefix
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import Sampled
@@ -29,13 +29,10 @@ from gateway.toolcalls.stream.output_events import (
     Policy,
     Reasoning,
 )
+from gateway.toolcalls.stream.spelling import hidden_ids
 
-# Where a model's answer ends: at its end-of-turn id, or before a stop string.
-#
 # The last id of a generation may be the end of turn, which does not belong to it: a special id is held back until
-# another id follows or the engine says what ended the generation. The engine is never given stop strings, since it
-# withholds ids for them; they are found in the content, and text that may be the beginning of one is held until that
-# is decided. Pure.
+# another id follows or the engine says what ended the generation. Pure.
 
 
 class EndHold:
@@ -62,48 +59,6 @@ class EndHold:
     def drop(self) -> None:
         """Forget what is held."""
         self._held = ()
-
-
-class StopFilter:
-    """Passes text through up to the first stop string, which is left out (OpenAI's `stop`)."""
-
-    def __init__(self, stops: Sequence[str]) -> None:
-        self._stops = [stop for stop in stops if stop]
-        self._held: str = ""
-        self.hit = False
-        """Whether a stop string has been found; nothing passes any more then."""
-        self.found: str | None = None
-        """The stop string that was found."""
-
-    def feed(self, text: str) -> str:
-        """Take text; return what may be shown now."""
-        if self.hit:
-            return ""
-        text = self._held + text
-        found = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
-        if found:
-            self.hit = True
-            self._held = ""
-            # The stop string that is complete first counts, so that it does not matter how the text was split.
-            _, at, self.found = min(found)
-            return text[:at]
-        keep = self._undecided(text)
-        self._held = text[len(text) - keep :]
-        return text[: len(text) - keep]
-
-    def close(self) -> str:
-        """End the text; return what was held."""
-        held = self._held
-        self._held = ""
-        return held
-
-    def _undecided(self, text: str) -> int:
-        """Length of the longest end of `text` that begins a stop string."""
-        longest = max((len(stop) for stop in self._stops), default=1) - 1
-        for size in range(min(longest, len(text)), 0, -1):
-            if any(stop.startswith(text[-size:]) for stop in self._stops):
-                return size
-        return 0
 
 
 log = get_logger("agent")
@@ -134,7 +89,7 @@ class ModelOutput:
         # are emitted for it.
         self._parser.feed(conversation.context.begun)
         self._begun = bool(conversation.context.begun)
-        self._stop = StopFilter(options.stops)
+        self.stops = StopFilter(options.stops)
         self._hold = EndHold(ready.token_map.special_ids)
         self.prompt = len(conversation.ids)
         """Ids of the context before it."""
@@ -143,13 +98,13 @@ class ModelOutput:
         self.calls: list[CallClosed] = []
         self._model_ids: list[str] = []
         """The ids of these calls as the model knows them."""
-        self.over = False
+        self.over = self._has_its_call = False
         """Whether no more output is wanted: a stop string appeared, or the only call allowed was made."""
         self.guessed = False
         self._started = self._known = 0
         """Started calls, and those of them that a client sends back."""
-        self._shown: dict[int, int] = {}
-        """The index of each reported call in this generation, and its index in the response."""
+        self.indexes: dict[int, int] = {}
+        """The index of each reported call in this generation, if it broke off too, and its index in the response."""
         self._logprobs: list[float | None] = []
         """Log-probabilities of all ids that arrived, including those that end a turn."""
         self._waiting: list[TokenLogprob] = []
@@ -167,27 +122,17 @@ class ModelOutput:
         self._told: list[str] = []
         """Content that has passed the stop strings."""
 
-    @property
-    def shown(self) -> int:
-        """How many calls were reported, including those that broke off."""
-        return len(self._shown)
-
-    @property
-    def stop(self) -> str | None:
-        """The stop string that ended it, if one did."""
-        return self._stop.found
-
     def feed(self, generated: Generated) -> list[AgentEvent]:
         """Take the next ids, at least one; return the events that they give."""
         self.guessed |= generated.guessed
         if generated.logprobs:
             self._weigh(generated)
         ids = self._hold.feed(generated.ids)
-        if ids and self._called_enough:
+        if ids and self._has_its_call:
             self.over = True
             return []
         told = self._read(ids)
-        self.over = self._stop.hit
+        self.over = self.stops.hit
         return told
 
     def close(self, ended_by: int | None) -> list[AgentEvent]:
@@ -197,7 +142,7 @@ class ModelOutput:
         """
         told = self._read(self._hold.close(ended_by))
         self._tell(self._parser.close(whole=ended_by is not None), told)
-        self._show(self._stop.close(), told)
+        self._show(self.stops.close(), told)
         return told
 
     def rewind(self) -> None:
@@ -217,34 +162,26 @@ class ModelOutput:
         self.ids += ids
         if ids and self._options.ids:
             told.append(IdsGenerated(tuple(ids)))
-        for part in self._parts(ids):
-            self._tell(self._parser.feed(part), told)
-        return told
-
-    def _parts(self, ids: Sequence[int]) -> Iterator[Sequence[int]]:
-        """The ids as the parser reads them: one by one where content is reported with the probabilities of its ids."""
         if not self._waiting:
-            yield ids
-            return
+            self._tell(self._parser.feed(ids), told)
+            return told
+        # One by one, since content is reported with the probabilities of its ids.
         for token_id in ids:
             if self._waiting and self._waiting[0].token_id == token_id:
                 self._weighed.append(self._waiting.pop(0))
-            yield (token_id,)
-
-    @property
-    def _called_enough(self) -> bool:
-        return self._options.one_call and bool(self.calls)
+            self._tell(self._parser.feed((token_id,)), told)
+        return told
 
     def _tell(self, events: list[Event], told: list[AgentEvent]) -> None:
         for event in events:
-            if self._called_enough:
+            if self._has_its_call:
                 break
             if isinstance(event, Content):
                 self._content.append(event.text)
-                self._show(self._stop.feed(event.text), told)
-            elif not self._stop.hit:
+                self._show(self.stops.feed(event.text), told)
+            elif not self.stops.hit:
                 # A stop string never spans other events: content held back for one comes before this event.
-                self._show(self._stop.close(), told)
+                self._show(self.stops.close(), told)
                 if (shown := self._indexed(event)) is not None:
                     told.append(shown)
                 self._weighed.clear()
@@ -271,7 +208,7 @@ class ModelOutput:
             event = self._start(event)
         elif isinstance(event, CallClosed):
             event = self._close(event)
-        index = None if event.index is None else self._shown.get(event.index)
+        index = None if event.index is None else self.indexes.get(event.index)
         if index is None:
             return replace(event, index=None) if isinstance(event, Diagnostic) else None
         return replace(event, index=index)
@@ -281,7 +218,7 @@ class ModelOutput:
         self._started += 1
         self._known += self._options.shows(call.name)
         if self._options.tells(call.name):
-            self._shown[call.index] = self._options.first_index + len(self._shown)
+            self.indexes[call.index] = self._options.first_index + len(self.indexes)
         return replace(call, id=self._call_ids.ours(call.id))
 
     def _close(self, call: CallClosed) -> CallClosed:
@@ -290,6 +227,7 @@ class ModelOutput:
         self._said_at_call = len(self._content)
         ours = replace(call, id=self._call_ids.ours(call.id))
         self.calls.append(ours)
+        self._has_its_call = self._options.one_call
         self._options.on_call(ours, self._conversation.room - len(self.ids))
         return ours
 
@@ -315,7 +253,7 @@ class ModelOutput:
         conversation.context.write(self.ids, turn)
         if conversation.observer is not None:
             conversation.observer.sampled.append(self._sampled(end))
-        self._note_turn(turn, cut=end is None and not self._called_enough)
+        self._note_turn(turn, cut=end is None and not self._has_its_call)
 
     def _sampled(self, end: GenerationEnd | None) -> Sampled:
         ended_by = end.ended_by if end is not None else None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from gateway.context.result_store import MOST_PARSED
+from gateway.context.large_result_store import MOST_PARSED
 
 _SUPPORTED: Final = "supported are names, indices, slices and wildcards, as in $.items[0].name, $.items[2:5], $.x[*]"
 _MOST_SEGMENTS: Final = 32

@@ -10,9 +10,9 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from gateway.context.compose.sources import SourceTrail, span_without_tool
+from gateway.context.compose.id_sources import SourceTrail, span_without_tool
 from gateway.context.history.template_messages import begun_ids
 from gateway.context.memory import (
     ANSWER,
@@ -30,7 +30,7 @@ from gateway.context.memory import (
 )
 from gateway.context.memory.defined_tools import ToolDigests
 from gateway.engine.interface import Message
-from gateway.engine.pool.members import Stay
+from gateway.engine.pool.pool import Stay
 from gateway.engine.rendering.scaffold import WRITTEN, Scaffold, TurnEnd, TurnShape
 from gateway.engine.slots.slot import Hints
 from gateway.engine.start.ready_engine import ReadyEngine
@@ -82,11 +82,17 @@ class Asked:
     model: str | None = None
     """The name by which the client asks for the model; None: it names none."""
     home: bytes = b""
-    """The key that decides which of several engines answers (`engine/pool/members.py`)."""
+    """The key that decides which of several engines answers (`engine/pool/engine_choice.py`)."""
     digests: ToolDigests = field(default_factory=ToolDigests)
     """Of the tools' definitions."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """What of the messages and tools the model reads in another form, or not at all."""
+
+    @property
+    def schemas(self) -> dict[str, Mapping[str, Any]]:
+        """By name, the parameters of the tools whose calls a client may send back with their defaults filled in."""
+        deferred = (each.spec for name, each in self.deferred.items() if name in self.client_tools)
+        return {tool.name: tool.parameters for tool in (*self.tools, *deferred)}
 
     def owner_of(self, tool: str) -> str | None:
         """Return the server of a tool; None for one that came with the request."""
@@ -284,17 +290,13 @@ class Conversation:
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools that may be called: those of the request whose definitions the model has read."""
+        tools, deferred = self.asked.tools, self.asked.deferred
+        if deferred:
+            found = dict.fromkeys(each.name for each in self.defined.entries if each.name in deferred)
+            tools = (*tools, *(deferred[name].spec for name in found))
         if self.results:
-            return (*self._own_tools, *(tool for tool in self.asked.result_tools if not self.has(tool.name)))
-        return self._own_tools
-
-    @property
-    def _own_tools(self) -> tuple[ToolSpec, ...]:
-        deferred = self.asked.deferred
-        if not deferred:
-            return self.asked.tools
-        found = dict.fromkeys(each.name for each in self.defined.entries if each.name in deferred)
-        return (*self.asked.tools, *(deferred[name].spec for name in found))
+            tools = (*tools, *(tool for tool in self.asked.result_tools if not self.has(tool.name)))
+        return tools
 
     @property
     def readable_results(self) -> tuple[KeptResult, ...]:

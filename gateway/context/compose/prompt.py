@@ -7,12 +7,12 @@ that the rendering shows whole keeps its ids (the law of recall, docs/architectu
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from gateway.context.compose.conversation import Asked, Context, calls_of_turns
-from gateway.context.compose.sources import (
+from gateway.context.compose.id_sources import (
     DefinitionCache,
     Definitions,
     DefinitionsIn,
@@ -22,26 +22,28 @@ from gateway.context.compose.sources import (
 )
 from gateway.context.history.template_messages import tool_definitions, with_model_ids, with_preamble
 from gateway.context.memory import NO_TOOLS, DefinedTools, History, Lived, LivedTurn, Recalled, Turn, retold
-from gateway.engine.control_tokens import hidden_ids
 from gateway.engine.interface import Message
-from gateway.engine.rendering.foreign import is_json_result
-from gateway.engine.rendering.placed import Known
-from gateway.engine.rendering.rendered import joined
-from gateway.engine.rendering.scaffold import Scaffold, Shape, TurnEnd, TurnShape, shape_of
+from gateway.engine.rendering.prompt_ids import Known
+from gateway.engine.rendering.scaffold import Scaffold, Shape, TurnEnd, TurnShape, joined, shape_of
+from gateway.engine.rendering.template import is_json_result
+from gateway.engine.rendering.template_forms import as_json
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import TemplateRefused
 from gateway.observe.logs import get_logger
 from gateway.toolcalls.formats.format import Format
-from gateway.toolcalls.formats.registry import system_preamble
+from gateway.toolcalls.formats.registry import describe_tool, system_preamble
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed
+from gateway.toolcalls.stream.spelling import hidden_ids
 from leaf_sdk.vocab import TokenMap
 
 log = get_logger("agent")
 
 _BARE: Final = ("{", "[", "`")
 _DIGITS: Final = 4000
+_ASKED: Final = 64
+"""Most definitions of one request in the template's own form: each asks the engine, which has other work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +66,13 @@ class Composer:
         messages = [each for message in messages for each in retold(message)]
         return (await self._rendered([*map(Turn, messages)]))[0]
 
-    async def go_on(self, recalled: Recalled) -> Context | None:
+    async def go_on(self, recalled: Recalled, held: Sequence[int]) -> Context | None:
         """Return the context that continues a remembered answer; None where the template refuses what was lived.
+
+        `held`: the ids that the conversation had at the end of that answer.
 
         Raises `EngineUnavailable`, `MapDiffers`.
         """
-        held = recalled.last.ids()
         try:
             shapes, shape = self.ready.shapes, self._shape(recalled)
             appends = shapes.appends(shape)
@@ -155,7 +158,10 @@ class Composer:
         if turn is None or len(results) != len(turn.calls) or len(new) != max(len(results), 1):
             return None
         template, token_map = self.ready.template, self.ready.token_map
-        if any(map(_is_json, new)) and await template.reads_results():
+        # Only the ids of a lived result are kept, so it may be JSON.
+        if any(each.lived is not None or is_json_result(each.message) for each in results) and (
+            await template.reads_results()
+        ):
             return None
         sources = None if self.definitions is None else SourceTrail(len(held))
         earlier = calls_of_turns([each.message for each in recalled.lived[:-1]])
@@ -170,12 +176,15 @@ class Composer:
                 return None
         except TemplateRefused:
             return None
-        contents = [scaffold.fitted(n, _content(each, token_map), token_map) for n, each in enumerate(new)]
+        contents: list[Sequence[int]] = []
         pieces = [*scaffold.pieces]
-        for number, turn in enumerate(new):
-            if turn.lived is None:
-                ids, after = joined(contents[number], pieces[number + 1], token_map)
-                contents[number], pieces[number + 1] = ids, tuple(after)
+        for number, (message, lived) in enumerate((each.message, each.lived) for each in new):
+            ids = token_map.encode(str(message.get("content") or "")) if lived is None else lived.ids
+            ids = scaffold.fitted(number, ids, token_map)
+            if lived is None:
+                ids, after = joined(ids, pieces[number + 1], token_map)
+                pieces[number + 1] = tuple(after)
+            contents.append(ids)
         context.splice(
             Scaffold(tuple(pieces), scaffold.fits),
             contents,
@@ -201,6 +210,29 @@ class Composer:
         return shape_of(messages, len(recalled.new), tools=bool(self.defined.beginning), inside=inside, forms=forms)
 
 
+async def with_texts(defined: DefinedTools, ready: ReadyEngine) -> DefinedTools:
+    """Return the definitions with the texts of those that stand behind messages."""
+    wanted = [each for each in defined.entries if each.place >= 0 and not each.text and each.spec is not None]
+    if not wanted:
+        return defined
+    texts = await definition_texts([each.spec for each in wanted if each.spec is not None], ready)
+    found = {id(each): text for each, text in zip(wanted, texts, strict=True)}
+    return DefinedTools(tuple(replace(each, text=found.get(id(each), each.text)) for each in defined.entries))
+
+
+async def definition_texts(tools: Sequence[ToolSpec], ready: ReadyEngine) -> list[str]:
+    """Return the text of each definition as the model's template or preamble writes it."""
+    if ready.tool_format.preamble:
+        return [describe_tool(tool) for tool in tools]
+    # In the form that the template can show; a tool that it can't show is not offered.
+    forms = [next(iter(ready.forms.rendered([tool])), tool) for tool in tools]
+    definitions = tool_definitions(forms)
+    return [
+        await ready.template.definition(each) if number < _ASKED else as_json(each)
+        for number, each in enumerate(definitions)
+    ]
+
+
 def _question(turns: Sequence[Turn], size: int) -> int:
     """How many of `size` ids stand before the model's first turn after the user's last message; 0: it is not known."""
     last = max((n for n, turn in enumerate(turns) if turn.message["role"] == "user"), default=-1)
@@ -209,15 +241,6 @@ def _question(turns: Sequence[Turn], size: int) -> int:
     answer = turns[last + 1].lived
     start = answer.turn.start if answer is not None and answer.turn is not None else None
     return start if start is not None and start < size else 0
-
-
-def _is_json(turn: Turn) -> bool:
-    # Only the ids of a lived result are kept, so it may be JSON.
-    return turn.message["role"] == "tool" and (turn.lived is not None or is_json_result(turn.message))
-
-
-def _content(turn: Turn, token_map: TokenMap) -> Sequence[int]:
-    return turn.lived.ids if turn.lived is not None else token_map.encode(str(turn.message.get("content") or ""))
 
 
 def _message(lived: Lived, text: str, fmt: Format, *, calls_as_text: bool) -> Message:

@@ -1,9 +1,9 @@
 """Conversations of one gateway from request to request: continued from what is remembered, kept, and compared.
 
 Joins the memory, the prompt and the reasons for lost ids for the agent; which remembered conversation a request
-continues is decided in `memory/store.py`. What is kept of a finished answer, its trajectory and the record of how it
-was made, only where somebody asks for them, is made here too. For the operator it keeps figures of the last requests
-that continued a conversation, and no text except the few words around what a client changed.
+continues is decided in `memory/conversation_memory.py`. What is kept of a finished answer, its trajectory and the
+record of how it was made, only where somebody asks for them, is made here too. For the operator it keeps figures of the
+last requests that continued a conversation, and no text except the few words around what a client changed.
 """
 
 import json
@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Asked, Context, Continuation, Conversation, Observer, readable
-from gateway.context.compose.later_tools import are_replaced, completed, own_tools, with_definitions, with_texts
-from gateway.context.compose.prompt import Composer
-from gateway.context.compose.sources import DefinitionCache, span_without_tool
+from gateway.context.compose.id_sources import DefinitionCache, span_without_tool
+from gateway.context.compose.prompt import Composer, with_texts
 from gateway.context.memory import (
     NO_TOOLS,
     SUMMARY,
@@ -35,17 +34,17 @@ from gateway.context.memory import (
     Remembered,
     RequestFigures,
     root_digest,
-    schemas_of,
 )
 from gateway.context.memory import recalled as continued
+from gateway.context.memory.defined_tools import are_replaced, completed, with_definitions
 from gateway.engine.interface import Message, shared_prefix
-from gateway.engine.pool.members import Stay
+from gateway.engine.pool.pool import Stay
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import Span, TrajectoryAnswer, TrajectoryLog
 
 if TYPE_CHECKING:
-    from gateway.context.shared_memory import SharedMemory
+    from gateway.context.shared_conversations import SharedMemory
 
 _LINES: Final = 64
 
@@ -111,20 +110,22 @@ class Recall:
         """
         if not remembered:
             defined = completed(NO_TOOLS, messages, 0, asked)
-            defined = await with_texts(defined, ready)
-            context = await Composer(asked, ready, defined).begin(with_definitions(messages, defined))
+            if defined.later:
+                defined = await with_texts(defined, ready)
+                messages = with_definitions(messages, defined)
+            context = await Composer(asked, ready, defined).begin(messages)
             return Conversation(asked, Stay(ready), context, defined=defined)
         history = History(self._root(asked, ready, self._keys[0]), messages)
         recalled = await self._recalled(asked, ready, history)
-        watched = self.is_watched
+        watched = self._watched()
         observer = None
         if self._trajectories is not None or watched:
             observer = Observer(watched, self._trajectories is not None and self._trajectories.logprobs)
         composer = Composer(asked, ready, NO_TOOLS, history, None if observer is None else self._definitions)
         if recalled is not None:
-            replaced = are_replaced(recalled.last.tools, asked, ready)
+            replaced = are_replaced(recalled.last.tools, asked, ready.facts.context)
             found = None if replaced else await self._continued(composer, history, recalled)
-            miss = Miss("tools_changed", recalled.last.held) if replaced else _refused(recalled)
+            miss = Miss("tools_changed", recalled.last.held) if replaced else None if found else _refused(recalled)
         else:
             found, miss = None, self._miss(asked, history) if history.answers else None
         inherited = () if found else self._inherited(asked, history)
@@ -140,8 +141,11 @@ class Recall:
         defined = completed(NO_TOOLS, history.messages, 0, asked)
         if inherited:
             defined = defined.having(asked.result_tools, _place_of_summary(history.messages), asked.digests)
-        composer = replace(composer, defined=await with_texts(defined, composer.ready))
-        messages = with_definitions(history.messages, composer.defined)
+        messages: Sequence[Message] = history.messages
+        if defined.later:
+            defined = await with_texts(defined, composer.ready)
+            messages = with_definitions(messages, defined)
+        composer = replace(composer, defined=defined)
         return composer, await composer.begin(messages), Continuation(history, miss=miss)
 
     def _inherited(self, asked: Asked, history: History) -> tuple[KeptResult, ...]:
@@ -166,23 +170,24 @@ class Recall:
         last, asked, messages = recalled.last, composer.asked, history.messages
         ran = {str(each.message["tool_call_id"]) for each in last.lived if each.turn is None}
         defined = completed(last.tools, messages, last.place + 1, asked, ran)
-        composer = replace(composer, defined=await with_texts(defined, composer.ready))
-        extended = with_definitions(messages, composer.defined)
-        context = await composer.go_on(recalled if extended is messages else continued(last, extended))
+        if defined.later:
+            defined = await with_texts(defined, composer.ready)
+            recalled = continued(last, with_definitions(messages, defined))
+        composer = replace(composer, defined=defined)
+        ids = last.ids()
+        context = await composer.go_on(recalled, ids)
         if context is None:
             return None
-        kept = shared_prefix(last.ids(), context.ids)
+        kept = shared_prefix(ids, context.ids)
         if context.sources is not None:
             context.sources.keep(min(kept, last.original_ids))
         return composer, context, Continuation(history, last, kept)
 
     async def _recalled(self, asked: Asked, ready: ReadyEngine, history: History) -> Recalled | None:
-        owner, schemas = asked.principal.name, schemas_of(own_tools(asked))
-
-        wanted = asked.digests.all_of(asked.tools)
+        owner, schemas = asked.principal.name, asked.schemas
 
         def lacks(node: Remembered) -> tuple[int, int]:
-            return node.tools.lacks(wanted)
+            return node.tools.lacks(asked.digests.all_of(asked.tools))
 
         recalled = self._memory.recall(owner, history, schemas, lacks)
         behind = -1 if recalled is None else recalled.last.place
@@ -201,7 +206,7 @@ class Recall:
         if self._trajectories is not None and (answer := answer_of(conversation, ended)) is not None:
             self._trajectories.record(answer)
         # Whoever was watching when the answer began may have left since.
-        record = record_of(conversation, ended, figures) if self.is_watched else None
+        record = record_of(conversation, ended, figures) if self._watched() else None
         node, history = (
             _remember(self._memory, self._numbers.__next__, conversation, record, figures),
             conversation.continuation.history,

@@ -206,22 +206,22 @@ def checked_message(message: object, where: str, left_out: LeftOut | None = None
     """One message with its content a string. Raises `RequestInvalid`, which names the place, starting with `where`."""
     if not isinstance(message, Mapping):
         raise RequestInvalid(f"{where} must be an object with 'role' and 'content'", param=where)
-    fields = dict(cast("Mapping[str, Any]", message))
     # Clients may not set these keys; only the code that assembles a message from a client's pieces does.
-    for key in _OURS & fields.keys():
-        del fields[key]
+    fields = {key: value for key, value in cast("Mapping[str, Any]", message).items() if key not in _OURS}
     role = fields.get("role")
     if role not in ROLES:
         raise RequestInvalid(
             f"{where}.role is {_shown(role)}; expected one of {', '.join(ROLES)}", param=f"{where}.role"
         )
     left_out = left_out or LeftOut()
-    left_out.add_fields(role, fields, _READ)
+    if not fields.keys() <= _READ:
+        left_out.add_fields(role, fields, _READ)
     fields["role"] = "system" if role == "developer" else role
     content = fields.get("content")
-    if not isinstance(content, str) and (found := found_tools(content)):
-        fields[FOUND_TOOLS] = found
-    fields["content"] = text_of_content(role, content, f"{where}.content", left_out)
+    if not isinstance(content, str):
+        found = found_tools(content)
+        fields |= {FOUND_TOOLS: found} if found else {}
+        fields["content"] = text_of_content(role, content, f"{where}.content", left_out)
     for key in ("tool_call_id", "name"):
         if isinstance(value := fields.get(key), int):
             # Some clients number their calls.

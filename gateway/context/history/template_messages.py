@@ -10,7 +10,8 @@ token but those around a whole block of reasoning at its beginning. It checks si
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import dropwhile, takewhile
+from contextlib import suppress
+from itertools import chain, dropwhile, takewhile
 from typing import Any, Final, cast
 
 from gateway.context.memory import RETOLD, Turn, retold
@@ -19,7 +20,7 @@ from gateway.engine.interface import Message
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.errors import ContextExceeded, RequestInvalid
 from gateway.escape import cut_text
-from gateway.protocol.json_text import without_escapes, without_strings
+from gateway.protocol.messages import without_escapes, without_strings
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import call_text, system_preamble
 from gateway.toolcalls.parser import parser_for
@@ -46,10 +47,14 @@ _NEXT: Final = "."
 def with_readable_calls(messages: Sequence[Message]) -> tuple[Sequence[Message], tuple[Diagnostic, ...]]:
     """The messages with readable arguments, and a diagnostic where some were not; the same messages where all were.
 
-    Arguments that are JSON but no object stay as they are, for the memory to recognise: `engine/rendering/foreign.py`
-    wraps them. Raises `RequestInvalid` where the arguments hold too many values to be read.
+    Arguments that are JSON but no object stay as they are, for the memory to recognise: the rendering wraps them
+    (`engine/rendering/foreign_text.py`). Raises `RequestInvalid` where the arguments hold too many values to be read.
     """
-    _check_marks(messages)
+    calls = (call for message in messages for call in message.get("tool_calls") or ())
+    texts = [str(call["function"].get("arguments") or "") for call in calls]
+    # Each mark takes a character at least, so that most arguments need not be searched.
+    if sum(map(len, texts)) > ARGUMENT_MARKS:
+        _check_marks(texts)
     named: list[str] = []
     changed = [_message(message, named) for message in messages]
     if not named:
@@ -63,11 +68,8 @@ def with_readable_calls(messages: Sequence[Message]) -> tuple[Sequence[Message],
     return changed, (Diagnostic("history", words),)
 
 
-def _check_marks(messages: Sequence[Message]) -> None:
-    calls = (call for message in messages for call in message.get("tool_calls") or ())
-    texts = [str(call["function"].get("arguments") or "") for call in calls]
-    # Each takes a character at least, so that most arguments need not be searched.
-    if sum(map(len, texts)) <= ARGUMENT_MARKS or sum(map(_marks, texts)) <= ARGUMENT_MARKS:
+def _check_marks(texts: Sequence[str]) -> None:
+    if sum(map(_marks, texts)) <= ARGUMENT_MARKS:
         return
     bare = [without_escapes(text.encode(errors="replace")) for text in texts]
     # Behind a mark there is one text at most, and one without any in each call.
@@ -105,19 +107,12 @@ def _message(message: Message, named: list[str]) -> Message:
 def _call(call: Mapping[str, Any], named: list[str]) -> Mapping[str, Any]:
     function: Mapping[str, Any] = call["function"]
     arguments = str(function.get("arguments") or "{}")
-    if _is_readable(arguments):
-        return call
+    # Python refuses to read integers of more than 4,300 digits; nobody needs their values here.
+    with suppress(ValueError, RecursionError):
+        if not _is_deep(json.loads(arguments, parse_constant=_no_number, parse_int=str)):
+            return call
     named.append(str(function["name"]))
     return {**call, "function": {**function, "arguments": json.dumps({STAND_IN: arguments}, ensure_ascii=False)}}
-
-
-def _is_readable(arguments: str) -> bool:
-    try:
-        # Python refuses to read integers of more than 4,300 digits; nobody needs their values here.
-        value: object = json.loads(arguments, parse_constant=_no_number, parse_int=str)
-    except (ValueError, RecursionError):
-        return False
-    return not _is_deep(value)
 
 
 def _no_number(name: str) -> None:
@@ -142,8 +137,9 @@ def _is_deep(value: object) -> bool:
 
 async def in_their_places(messages: Sequence[Message], template: ChatTemplate) -> Sequence[Message]:
     """The messages in a form in which the template shows each of them at its place."""
-    later = dropwhile(_is_system, messages)
-    if not any(map(_is_system, later)) or await template.shows_late_system():
+    if "system" not in dropwhile("system".__eq__, [each["role"] for each in messages]) or (
+        await template.shows_late_system()
+    ):
         return messages
     return merged(messages)
 
@@ -254,7 +250,12 @@ def _call_as_text(message: Message, fmt: Format) -> Message:
 
 def check_size(messages: Sequence[Message], context: int) -> None:
     """Refuse messages that can't fit before they are tokenized. Raises `ContextExceeded`."""
-    check_length(sum(_length(each) for message in messages for each in retold(message)), context, "messages")
+    characters = 0
+    for message in chain.from_iterable(map(retold, messages)):
+        characters += len(str(message.get("content") or ""))
+        for call in message.get("tool_calls") or ():
+            characters += len(str(call["function"].get("arguments") or ""))
+    check_length(characters, context, "messages")
 
 
 def check_length(characters: int, context: int, param: str) -> None:
@@ -265,13 +266,6 @@ def check_length(characters: int, context: int, param: str) -> None:
     if characters > context * _CHARACTERS_PER_ID:
         words = f"{param}: {characters} characters are too many; the engine's context holds {context} tokens"
         raise ContextExceeded(words, characters // _USUAL_CHARACTERS, context, param=param)
-
-
-def _length(message: Message) -> int:
-    length = len(str(message.get("content") or ""))
-    for call in message.get("tool_calls") or ():
-        length += len(str(call["function"].get("arguments") or ""))
-    return length
 
 
 def begun_text(messages: Sequence[Message]) -> str:

@@ -1,7 +1,8 @@
 """What the gateway remembers of conversations: histories of messages, and their ids in the context. No IO."""
 
+from gateway.context.memory.conversation_memory import ConversationMemory, Recalled, Turn, recalled
 from gateway.context.memory.defined_tools import ANSWER, BEGINNING, FOUND_TOOLS, NO_TOOLS, DefinedTools
-from gateway.context.memory.history import RETOLD, Call, History, Miss, Misses, Shown, retold, root_digest, schemas_of
+from gateway.context.memory.message_digests import RETOLD, Call, History, Miss, Misses, Shown, retold, root_digest
 from gateway.context.memory.remembered import (
     SUMMARY,
     AnswerRecord,
@@ -15,7 +16,6 @@ from gateway.context.memory.remembered import (
     Remembered,
     RequestFigures,
 )
-from gateway.context.memory.store import ConversationMemory, Recalled, Turn, recalled
 
 __all__ = [
     "ANSWER",
@@ -46,5 +46,4 @@ __all__ = [
     "recalled",
     "retold",
     "root_digest",
-    "schemas_of",
 ]

@@ -1,18 +1,23 @@
 """The tools that a conversation's prompt defines, and where: definitions are only ever added to it.
 
 Clients insert tools into their lists, remove some, change others; servers come late. Rendering such a list anew would
-change what the engine has cached. So the definitions at the beginning of a conversation stay as they are; a tool that
-is new, or that was changed, is defined behind everything that is cached. A removed tool stays defined, and calls of it
-are refused. Pure.
+change what the engine has cached. So the first request of a conversation has its tools defined by the template, at the
+beginning, and these definitions stay as they are; a tool that is new, or that was changed, is defined behind everything
+that is cached: one that a search found behind that search's result, any other behind the first new message. A removed
+tool stays defined, and calls of it are refused. Pure.
 """
 
 import json
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, Final
+from itertools import chain, takewhile
+from typing import Any, Final, Protocol
 
+from gateway.context.memory.message_digests import RETOLD
 from gateway.engine.interface import Message
+from gateway.proxy.costs import BYTES_A_TOKEN
+from gateway.proxy.naming import ToolEntry
 from gateway.toolcalls.schema.spec import ToolSpec
 
 BEGINNING: Final = -1
@@ -24,6 +29,9 @@ FOUND_TOOLS: Final = "found_tools"
 _DIGEST: Final = 16
 _VALUE_BYTES: Final = 4
 """Bytes that a definition takes in memory for each byte of its JSON text, measured for a usual one."""
+_STALE: Final = 8
+"""A prompt is rendered anew if more than one in so many of the context's tokens define tools that are gone."""
+_WORDS: Final = "You can call these tools now:"
 _ENTRY_BYTES: Final = 200
 """Bytes that an entry takes besides."""
 
@@ -122,7 +130,7 @@ class DefinedTools:
 
         `owned`: names of the tools that came with the request.
         """
-        known, new = self.newest, list[DefinedTool]()
+        known, new = {each.name: each.digest for each in self.entries}, list[DefinedTool]()
         for name, tool in {tool.name: tool for tool in tools}.items():
             digest, size = digests.of(tool)
             if known.get(name) != digest:
@@ -154,6 +162,143 @@ class DefinedTools:
 NO_TOOLS: Final = DefinedTools()
 
 
+class RequestTools(Protocol):
+    """The tools of a request (`Asked`)."""
+
+    @property
+    def tools(self) -> Sequence[ToolSpec]:
+        """Those that the prompt is to define."""
+        ...
+
+    @property
+    def deferred(self) -> Mapping[str, ToolEntry]:
+        """By name, those that are defined only where a search finds them."""
+        ...
+
+    @property
+    def result_tools(self) -> Sequence[ToolSpec]:
+        """Those that read results that were kept."""
+        ...
+
+    @property
+    def client_tools(self) -> Container[str]:
+        """Names of tools that the client runs itself."""
+        ...
+
+    @property
+    def digests(self) -> ToolDigests:
+        """Of the tools' definitions."""
+        ...
+
+
 def found_in(message: Message) -> Sequence[str]:
     """The names of the tools that a message found."""
     return message.get(FOUND_TOOLS) or ()
+
+
+def completed(
+    defined: DefinedTools, messages: Sequence[Message], known: int, asked: RequestTools, ran: Container[str] = ()
+) -> DefinedTools:
+    """Return the definitions of a prompt: those that a remembered answer's had, and those that are missing.
+
+    Args:
+        messages: the client's messages.
+        known: how many of them, from the first, the remembered answer's prompt and the answer itself hold; 0: none.
+        asked: has the tools that are to be defined, and those that are defined only once they are found.
+        ran: ids of calls that the gateway ran in the remembered answer: their results are not shown as clients send
+            them.
+    """
+    tools, deferred = asked.tools, asked.deferred
+    more = asked.digests, asked.client_tools
+    defined = defined.completed(chain(tools, (each.spec for each in deferred.values())), asked.digests)
+    if not known:
+        defined = defined.having(tools, BEGINNING, *more)
+    seen: set[str] = set()
+    for place in range(known, len(messages)) if deferred else ():
+        # Each once, since clients repeat references and a definition may be large.
+        names = [name for name in dict.fromkeys(names_found(messages[place])) if name in deferred and name not in seen]
+        seen.update(names)
+        defined = defined.having([deferred[name].spec for name in names], place, *more) if names else defined
+    if not known:
+        # The search that found these is not part of the messages any more.
+        called = (name for message in messages if deferred for name in _called_in(message))
+        earlier = [deferred[name].spec for name in dict.fromkeys(called) if name in deferred]
+        return defined.having(earlier, BEGINNING, *more)
+    place = _place(messages, known, ran)
+    # A tool that was found and has changed since is defined anew, like any other.
+    found_before = [deferred[name].spec for name in defined.newest if name in deferred] if deferred else ()
+    return defined if place is None else defined.having([*tools, *found_before], place, *more)
+
+
+def names_found(message: Message) -> list[str]:
+    """Return the names of the tools that a message found, or one of those that stand for it."""
+    return [name for each in (message, *(message.get(RETOLD) or ())) for name in found_in(each)]
+
+
+def _called_in(message: Message) -> list[str]:
+    return [str(call["function"]["name"]) for call in message.get("tool_calls") or ()]
+
+
+def _place(messages: Sequence[Message], known: int, ran: Container[str]) -> int | None:
+    """The new message behind which new tools are defined: the last of the results that come first, or else the first.
+
+    None: all are turns of the model.
+    """
+    shown = [
+        n
+        for n in range(known, len(messages))
+        if messages[n]["role"] != "assistant" and str(messages[n].get("tool_call_id")) not in ran
+    ]
+    results = list(takewhile(lambda n: messages[n]["role"] == "tool", shown))
+    return next(iter(results[-1:] or shown), None)
+
+
+def with_definitions(messages: Sequence[Message], defined: DefinedTools) -> Sequence[Message]:
+    """Return the messages with the texts of the tools that are defined behind them."""
+    places = defined.behind(len(messages))
+    if not places:
+        return messages
+    return [_with_tools(each, places[n]) if n in places else each for n, each in enumerate(messages)]
+
+
+def _with_tools(message: Message, tools: Sequence[DefinedTool]) -> Message:
+    retold = message.get(RETOLD)
+    if not retold:
+        return _extended(message, tools)
+    # Several messages stand for this one: each tool is defined behind the one that found it, or else behind the last.
+    owners = {name: number for number, each in enumerate(retold) for name in found_in(each)}
+    inside = list(retold)
+    for number in dict.fromkeys(owners.get(tool.name, len(retold) - 1) for tool in tools):
+        own = [tool for tool in tools if owners.get(tool.name, len(retold) - 1) == number]
+        inside[number] = _extended(inside[number], own)
+    return {**message, RETOLD: inside}
+
+
+def _extended(message: Message, tools: Sequence[DefinedTool]) -> Message:
+    content, text = str(message.get("content") or ""), defining(tool.text for tool in tools)
+    # What the user asks comes last, where models look for it.
+    parts = (text, content) if message["role"] == "user" else (content, text)
+    return {**message, "content": "\n\n".join(filter(None, parts))}
+
+
+def defining(texts: Iterable[str]) -> str:
+    """Return the text that defines tools, from those of each."""
+    return "\n".join((_WORDS, *texts))
+
+
+def are_replaced(tools: DefinedTools, asked: RequestTools, context: int) -> bool:
+    """Whether a prompt is rendered anew because of its tools: it had none, or holds too many that are gone."""
+    if not tools.entries:
+        return bool(asked.tools)
+    if not asked.tools and not asked.deferred:
+        # A client that sends no tools for once, as agents do that sum a conversation up, will send them again.
+        return False
+    most = context * BYTES_A_TOKEN / _STALE
+    if sum(each.size for each in tools.entries) <= most:
+        return False
+    newest = tools.newest
+    found = (asked.deferred[name].spec for name in newest if name in asked.deferred)
+    # Only those that it defines: a digest costs as much as a message.
+    readers = (tool for tool in asked.result_tools if tool.name in newest)
+    stale = tools.stale(asked.digests.all_of((*readers, *asked.tools, *found)))
+    return stale > most

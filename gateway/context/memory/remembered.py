@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
 from gateway.context.memory.defined_tools import NO_TOOLS, DefinedTools
-from gateway.context.memory.history import Call, Miss, Shown
+from gateway.context.memory.message_digests import Call, Miss, Shown
 from gateway.engine.interface import Message
 from gateway.observe.exposition import LossReason
 from gateway.observe.trajectories import Span
@@ -47,7 +47,7 @@ class LivedTurn:
     broken: bool = False
     """Whether it has a call that broke off; an answer whose client knows of such a call is not remembered."""
     form: str = ""
-    """What it wrote around its text (`form_of`): it decides whether a template shows the turn as it was written."""
+    """What it wrote around its words (`Lived.formed`): by it a template shows the turn as it was written, or not."""
     start: int | None = None
     """Ids of the context before it; None where another replica made it."""
     model_ids: tuple[str, ...] = ()
@@ -73,13 +73,18 @@ class Lived:
     """Where the ids came from; () for a turn of the model that was not cut."""
 
     def formed(self, token_map: TokenMap) -> "Lived":
-        """The same message; a turn of the model gets its form."""
+        """The same message; a turn of the model gets its form: what it writes around its words, up to a call."""
         if self.turn is None:
             return self
-        reasoning, content = str(self.message.get("reasoning_content") or ""), str(self.message["content"])
         # An id of the engine's padding has no text.
-        text = token_map.decode(filter(token_map.has_id, self.ids))
-        return replace(self, turn=replace(self.turn, form=form_of(text, reasoning, content)))
+        text, marks = token_map.decode(filter(token_map.has_id, self.ids)), list[str]()
+        for words in (str(self.message.get("reasoning_content") or "").strip(), str(self.message["content"]).strip()):
+            before, found, after = text.partition(words) if words else ("", "", text)
+            if found:
+                marks.append(before[-_MARKS:])
+                text = after
+        form = sys.intern("|".join((*marks, *re.findall(r"^\W*\w*\W*", text[:_MARKS]))))
+        return replace(self, turn=replace(self.turn, form=form))
 
     @property
     def own(self) -> int:
@@ -143,17 +148,6 @@ class LivedAnswer:
         """Add the result of a finished call of the gateway's tools. `spans`: where its ids came from."""
         message = {"role": "tool", "tool_call_id": call_id, "name": name}
         self.messages.append(Lived(message, array("I", ids), spans=spans))
-
-
-def form_of(text: str, reasoning: str, content: str) -> str:
-    """What a turn writes around its reasoning and content, up to where a call begins."""
-    marks: list[str] = []
-    for words in (reasoning.strip(), content.strip()):
-        before, found, after = text.partition(words) if words else ("", "", text)
-        if found:
-            marks.append(before[-_MARKS:])
-            text = after
-    return sys.intern("|".join((*marks, *re.findall(r"^\W*\w*\W*", text[:_MARKS]))))
 
 
 def _shown_call(call: CallClosed) -> dict[str, Any]:
@@ -230,7 +224,7 @@ class KeptResult:
     shape: str
     """What it is, in a line."""
     content: "array[int] | IdsElsewhere | None" = field(default=None, repr=False)
-    """Its ids; None: they are no longer kept. Only the store (`context/result_store.py`) sets this."""
+    """Its ids; None: they are no longer kept. Only the store (`context/large_result_store.py`) sets this."""
 
     @property
     def bytes_beside(self) -> int:
@@ -288,7 +282,7 @@ class RequestFigures:
         return {
             "prompt_tokens": self.prompt,
             "cached_tokens": self.cached,
-            "processed_tokens": self.processed,
+            "processed_tokens": self.prompt - self.cached,
             "held": self.held,
             "reused": self.reused,
             "lost": self.recomputed,

@@ -2,19 +2,45 @@
 
 `python -m gateway.engine.embedded.child_process SETTINGS` starts the server that the package `xllamacpp` carries,
 prints one line with its address on stdout, and ends when its stdin closes, so that it never outlives the gateway. If
-the package can't be loaded here, the line says why instead. A crash of the native code takes down this process only.
+the package can't be loaded here, the line says why instead, and what this system lacks; without settings the program
+only says whether it can be loaded. A crash of the native code takes down this process only.
 """
 
+import importlib
 import json
 import os
+import re
 import sys
-from typing import Final
+from typing import Any, Final
 
-from gateway.engine.embedded.native import load
-
+PACKAGE: Final = "xllamacpp"
+UNUSABLE: Final = "the embedded engine can't start: "
+"""What every refusal begins with."""
+_MISSING: Final = re.compile(r"^(\S+\.so\S*): cannot open shared object file")
+_COMMANDS: Final = {
+    "libgomp.so.1": "`apt-get install libgomp1` (Debian, Ubuntu), `dnf install libgomp` (Fedora)",
+}
 KEPT_CHECKPOINTS: Final = 2
 """Of a cache that can't be cut anywhere: those that the last prompt leaves. A conversation comes back to its end, or to
 its last question, and each checkpoint more makes every slot file larger."""
+
+
+def load() -> Any:
+    """Import the package. Raises `ImportError` whose text says what to do."""
+    try:
+        # By name, since the package has no types, and only here, since it is slow to import.
+        return importlib.import_module(PACKAGE)
+    except ImportError as error:
+        raise ImportError(UNUSABLE + _reason(str(error))) from error
+
+
+def _reason(text: str) -> str:
+    found = _MISSING.match(text)
+    if found is None:
+        return f"this system can't load llama.cpp (the package {PACKAGE}): {text}"
+    library = found[1]
+    install = _COMMANDS.get(library)
+    return f"{library!r} is not installed: " + (install or "install the package of this system that has it")
 
 
 def main() -> None:
@@ -75,5 +101,16 @@ def main() -> None:
     os._exit(0)
 
 
+def check() -> int:
+    """Say whether it can be loaded; 3, the exit code for a configuration that can't work, if not."""
+    try:
+        load()
+    except ImportError as error:
+        sys.stderr.write(f"{error}\n")
+        return 3
+    sys.stdout.write("the embedded engine can start\n")
+    return 0
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main() if sys.argv[1:] else check())

@@ -25,9 +25,9 @@ from anyio.abc import ByteReceiveStream, Process
 from anyio.to_thread import run_sync
 
 from gateway.config import EngineConfig
-from gateway.config.model import CHATML
+from gateway.config.gateway_config import CHATML
+from gateway.engine.embedded.child_process import PACKAGE, UNUSABLE
 from gateway.engine.embedded.model_file import ModelFacts, examine_model, show_bytes
-from gateway.engine.embedded.native import PACKAGE, UNUSABLE
 from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.errors import ConfigError, EngineUnavailable, ModelUnusable
 from gateway.escape import escape_text

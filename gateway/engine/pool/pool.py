@@ -1,41 +1,41 @@
 """Several engines as one: which of them answers a conversation, and which continues it when its engine is lost.
 
 Turns routes, each of which starts, proves and watches its own engine (`start/readiness.py`), into one place that the
-agent and the endpoints ask. Engines with the same model, map and template are interchangeable; `members.py` decides
-which of them a conversation gets. In a pool of one nothing is counted, chosen or moved. It does not generate.
+agent and the endpoints ask. Engines with the same model, map and template are interchangeable; `engine_choice.py`
+decides which of them a conversation gets. A stay turns questions to an engine into its answers, or those of a
+replacement. In a pool of one nothing is counted, chosen or moved. It does not generate.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from time import monotonic
 from typing import NamedTuple, Protocol, TypeVar
 
-from gateway.breaker import Admission, BreakerState
-from gateway.engine.pool.members import (
+from gateway.breaker import Admission
+from gateway.engine.pool.engine_choice import (
     WARM,
     EngineState,
     Load,
     Member,
+    MemberStatus,
     MovesOfAnswer,
     RetryBudget,
     Route,
-    Stay,
     choose,
     closed,
-    is_loss,
+    kind_of,
     order_of,
     state_of,
+    status_of,
     unknown,
     wanted,
     warmth,
-    why_down,
     with_room,
 )
 from gateway.engine.rendering.template_forms import ToolFault
 from gateway.engine.start.maps import MapSet
 from gateway.engine.start.ready_engine import ReadyEngine
-from gateway.errors import EngineBusy, EngineError, EngineUnavailable
+from gateway.errors import EngineBusy, EngineError, EngineRefused, EngineUnavailable, MapDiffers
 from gateway.observe.logs import get_logger
 
 T = TypeVar("T")
@@ -56,18 +56,6 @@ class PoolMetrics(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class MemberStatus:
-    """The state of one engine, to be shown to people."""
-
-    name: str
-    ready: ReadyEngine | None
-    state: EngineState
-    reason: str | None
-    running: int
-    breaker: BreakerState
-
-
 class _Choice(NamedTuple):
     """An engine for an answer."""
 
@@ -75,6 +63,61 @@ class _Choice(NamedTuple):
     ready: ReadyEngine
     admission: Admission | None
     """Its breaker's; None: every breaker is open, and this engine is asked all the same."""
+
+
+class Stay:
+    """Where one answer is made: the only engine that there is."""
+
+    may_move = False
+    """Whether another engine may take over."""
+
+    def __init__(self, ready: ReadyEngine, route: Route | None = None) -> None:
+        """`route`: told when the engine fails."""
+        self.ready = ready
+        """The engine that makes the answer now."""
+        self._route = route
+
+    async def wait(self, answer: Awaitable[T]) -> T:
+        """Wait for the engine. Raises `EngineUnavailable` if it is lost in the meantime and another may take over."""
+        return await answer
+
+    async def turn(self, place: Awaitable[T]) -> T:
+        """Wait for a slot of the engine. An engine that is lost in the meantime was not lost because of this answer."""
+        return await place
+
+    def each(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
+        """The events of the engine. Each is waited for like `wait`."""
+        return events
+
+    async def ask(self, question: Callable[[ReadyEngine], Awaitable[T]]) -> T:
+        """Ask the engine something that could be asked of any other. Raises `EngineError` if none answers."""
+        while True:
+            try:
+                return await self.wait(question(self.ready))
+            except EngineError as error:
+                self.lost(error)
+                if not is_loss(error):
+                    raise
+                self.move(error)
+
+    def answered(self) -> None:
+        """Note that the engine has generated an id."""
+
+    def lost(self, error: EngineError) -> None:
+        """Note that the engine has failed; its route finds out whether it is gone."""
+        if self._route is not None and isinstance(error, EngineUnavailable) and not isinstance(error, EngineBusy):
+            self._route.report_loss()
+
+    def move(self, error: EngineError) -> None:
+        """Move from a lost engine to another. Raises `error` if there is none, or too much has moved already."""
+        raise error
+
+
+def is_loss(error: EngineError) -> bool:
+    """Whether another engine may succeed: this one is down, was replaced by another server, or answers nonsense."""
+    return isinstance(error, EngineUnavailable | MapDiffers) or (
+        isinstance(error, EngineRefused) and error.status >= 500 and error.status != 501
+    )
 
 
 class MovingStay(Stay):
@@ -223,22 +266,11 @@ class EnginePool:
     def statuses(self) -> list[MemberStatus]:
         """The state of each engine."""
         opened = {member.name: ready for member, ready in self._open()}
-        return [self._status(member, opened.get(member.name)) for member in self._members]
+        return [status_of(member, opened.get(member.name), self.now()) for member in self._members]
 
     def tool_faults(self) -> list[tuple[str, ToolFault]]:
         """What is wrong with tools, by the engines that are up."""
         return [(member.name, fault) for member, ready in self._open() for fault in ready.forms.reported]
-
-    def _status(self, member: Member, ready: ReadyEngine | None) -> MemberStatus:
-        why = why_down(member) if ready is None else None
-        return MemberStatus(
-            name=member.name,
-            ready=ready,
-            state=state_of(why),
-            reason=None if why is None else why.message,
-            running=member.running,
-            breaker=member.breaker.state(self.now()),
-        )
 
     async def open(self, first: ReadyEngine, home: bytes, make: Callable[[ReadyEngine], Awaitable[T]]) -> T:
         """Call `make` with an engine like `first`, preferably the home of a key; if it is lost, with the next one.
@@ -311,7 +343,7 @@ class EnginePool:
         return [
             (member, each)
             for member, each in self._open()
-            if _kind(each) == _kind(ready) and each.facts.context >= ready.facts.context
+            if kind_of(each) == kind_of(ready) and each.facts.context >= ready.facts.context
         ]
 
     def _open(self) -> list[tuple[Member, ReadyEngine]]:
@@ -341,15 +373,6 @@ def _with_options_of(chosen: ReadyEngine, ready: ReadyEngine) -> ReadyEngine:
     if chosen.number == ready.number:
         return ready
     return chosen.with_options(ready.template.options) if ready.template.options else chosen
-
-
-def _kind(ready: ReadyEngine) -> tuple[object, ...]:
-    """What interchangeable engines have in common."""
-    settings, can = ready.settings, replace(ready.facts.can, rewind="anywhere")
-    return (
-        *(ready.facts.model, ready.token_map.map_id, ready.facts.chat_template, ready.facts.bos, can),
-        *(ready.tool_format, settings.reasoning, settings.hold_calls),
-    )
 
 
 class _Uncounted:

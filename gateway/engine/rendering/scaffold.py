@@ -13,15 +13,17 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, Final, Literal
 
-from gateway.engine.interface import Message
-from gateway.engine.rendering.foreign import Foreign
-from gateway.engine.rendering.rendered import Fit, find_marks, pieces_between, restored
+from gateway.engine.interface import Message, shared_prefix
+from gateway.engine.rendering.foreign_text import Fit, ForeignText, find_marks, pieces_between, restored
 from leaf_sdk.vocab import TokenMap
 
 WRITTEN = 64
 """Characters at a turn's end by which the end is found in the template's text."""
+_SEAM: Final = 4
+"""Ids on either side of a seam that are tokenized again as one text."""
 Role = Literal["tool", "user"]
 Shape = tuple[str, ...]
 _SHAPES_KEPT: Final = 1024
@@ -66,7 +68,9 @@ class Following:
     """What the template does to each content."""
     in_call: bool
     """Whether `head` begins inside the last call; otherwise right after the turn's words."""
-    foreign: Foreign
+    foreign: ForeignText
+    shows_ids: bool = False
+    """Whether it contains ids of calls."""
 
     @property
     def plain(self) -> tuple[str, ...]:
@@ -89,10 +93,6 @@ class Following:
                 blanks = written[len(stripped) :]
                 return stop + len(blanks) if self.head.startswith(blanks, stop) else stop
         return None
-
-    def shows_ids(self, call_ids: Sequence[str]) -> bool:
-        """Whether it contains ids of the calls."""
-        return any(self.foreign.call_id(n) in text for n in range(len(call_ids)) for text in (self.head, *self.after))
 
     def scaffold(self, start: int, call_ids: Sequence[str], token_map: TokenMap) -> "Scaffold":
         """Return the ids from `start` of the head on, with the calls' own ids where the template shows them."""
@@ -128,7 +128,7 @@ class Scaffold:
 
 
 def layouts(
-    shape: TurnShape, role: Role, contents: Sequence[str], foreign: Foreign
+    shape: TurnShape, role: Role, contents: Sequence[str], foreign: ForeignText
 ) -> Iterator[tuple[list[Message], bool]]:
     """Yield the ways to show contents after a turn, the usual one first, and whether each shows the turn's calls.
 
@@ -145,7 +145,7 @@ def layouts(
     yield _conversation(shape, (), [question], foreign), False
 
 
-def definitions(shape: TurnShape, foreign: Foreign) -> list[dict[str, Any]]:
+def definitions(shape: TurnShape, foreign: ForeignText) -> list[dict[str, Any]]:
     """Return the smallest definitions of tools with which a turn of this shape can be rendered."""
     names = dict.fromkeys(shape.calls) or {"tool": None}
     parameters = {"type": "object", "properties": {"value": {"type": "string"}}}
@@ -156,7 +156,7 @@ def definitions(shape: TurnShape, foreign: Foreign) -> list[dict[str, Any]]:
     ]
 
 
-def following(text: str, foreign: Foreign, *, in_call: bool) -> Following | None:
+def following(text: str, foreign: ForeignText, *, in_call: bool) -> Following | None:
     """Find what follows a turn in a rendering; None unless the turn and each content are shown once, in order."""
     text = restored(text, foreign)
     _, anchor, tail = text.rpartition(foreign.anchor)
@@ -166,10 +166,13 @@ def following(text: str, foreign: Foreign, *, in_call: bool) -> Following | None
     if not anchor or not shown or not all(mark.fit.known for mark in marks):
         return None
     head, *after = pieces_between(tail, marks)
-    return Following(head, tuple(after), tuple(mark.fit for mark in marks), in_call, foreign)
+    fits = tuple(mark.fit for mark in marks)
+    return Following(head, tuple(after), fits, in_call, foreign, foreign.has_call_id(tail))
 
 
-def _conversation(shape: TurnShape, calls: Sequence[str], turns: Sequence[Message], foreign: Foreign) -> list[Message]:
+def _conversation(
+    shape: TurnShape, calls: Sequence[str], turns: Sequence[Message], foreign: ForeignText
+) -> list[Message]:
     content = ("." if shape.content else "") if calls else foreign.anchor
     turn: dict[str, Any] = {"role": "assistant", "content": content}
     if shape.reasoning:
@@ -189,12 +192,12 @@ def _conversation(shape: TurnShape, calls: Sequence[str], turns: Sequence[Messag
     return [{"role": "user", "content": "?"}, *earlier, turn, *turns]
 
 
-def _calls(names: Sequence[str], arguments: str, foreign: Foreign, start: int = 0) -> list[dict[str, Any]]:
+def _calls(names: Sequence[str], arguments: str, foreign: ForeignText, start: int = 0) -> list[dict[str, Any]]:
     functions = [{"name": foreign.text(name), "arguments": arguments} for name in names]
     return [{"type": "function", "id": foreign.call_id(n), "function": each} for n, each in enumerate(functions, start)]
 
 
-def _results(names: Sequence[str], contents: Sequence[str], foreign: Foreign, start: int = 0) -> list[Message]:
+def _results(names: Sequence[str], contents: Sequence[str], foreign: ForeignText, start: int = 0) -> list[Message]:
     known = names or ("tool",) * len(contents)
     return [
         {"role": "tool", "content": content, "tool_call_id": foreign.call_id(n), "name": foreign.text(name)}
@@ -272,3 +275,26 @@ def _without_repetition(kinds: Sequence[str]) -> list[str]:
                 del kept[-size:]
                 break
     return kept
+
+
+def joined(content: Sequence[int], after: Sequence[int], token_map: TokenMap) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the ids of a content and of the template's text behind it as the tokenizer makes them of one text.
+
+    Many tokenizers have one id for a full stop and the line end behind it; a model that has only ever read that one
+    may end its turn at once after the two. An id of both counts as the template's. Where the ids would differ farther
+    from the seam than it can see, they stay as they are.
+    """
+    tail = content[-_SEAM:]
+    head = list(takewhile(lambda token_id: token_id not in token_map.special_ids, after[:_SEAM]))
+    if not (tail and head and token_map.exact_decode):
+        return content, after
+    try:
+        text = token_map.decode_bytes([*tail, *head]).decode()
+    except UnicodeDecodeError:
+        return content, after
+    ids = token_map.encode(text)
+    before, behind = shared_prefix(ids, tail), shared_prefix(ids[::-1], head[::-1])
+    near = (before or len(tail) == len(content)) and (behind or len(head) < _SEAM)
+    if not near or before == len(tail):
+        return content, after
+    return content[: len(content) - len(tail) + before], [*ids[before:], *after[len(head) :]]

@@ -1,34 +1,39 @@
 """Messages into prompt ids, and the ids between turns: the engine renders, the rest is pure.
 
-The engine renders its own chat template; `foreign.py` replaces the words of others before that, and `rendered.py` turns
-the rendering into ids. So a control token can only come from the template, never from a message or a tool, and the ids
-of a content do not depend on its neighbours. What the template writes after a turn of the model (`scaffold.py`) is
-asked once for each shape of turn and kept. It does not know tool-call formats or limits.
+The engine renders its own chat template; `foreign_text.py` replaces the words of others before that, and
+`prompt_ids.py` turns the rendering into ids. So a control token can only come from the template, never from a message
+or a tool, and the ids of a content do not depend on its neighbours. What the template writes after a turn of the model
+(`scaffold.py`) is asked once for each shape of turn and kept. It does not know tool-call formats or limits.
 """
 
 import re
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import anyio.to_thread
 
-from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.interface import Engine, EngineFacts, Message, Options
-from gateway.engine.rendering.foreign import NO_OPTIONS, Foreign, Signs, argument_characters, is_json_result
-from gateway.engine.rendering.placed import CallsIn, Known, regions
-from gateway.engine.rendering.rendered import (
+from gateway.engine.rendering.foreign_text import (
+    ForeignText,
     Mark,
+    MarkerGuard,
+    Signs,
+    find_marks,
+    restored,
+    shown_once,
+)
+from gateway.engine.rendering.prompt_ids import (
+    CallsIn,
+    Known,
     Part,
     PieceCache,
     Region,
     content_region,
-    find_marks,
     rendered_ids,
-    restored,
-    shown_once,
+    turn_regions,
 )
 from gateway.engine.rendering.scaffold import (
     Following,
@@ -54,6 +59,7 @@ _CHARACTERS = 10
 _KEPT = 256
 """Shapes of turns for which the text that follows is remembered."""
 _SHOWN = 200
+NO_OPTIONS: Final[Options] = {}
 _STANDING = ("system", "developer")
 """Roles of messages that conversations share."""
 
@@ -81,11 +87,22 @@ class Rendering:
         return 0
 
 
+def is_json_result(message: Message) -> bool:
+    """Whether a message is a tool result that looks like JSON: some templates parse those."""
+    return message["role"] == "tool" and str(message.get("content") or "").lstrip()[:1] in ("{", "[")
+
+
+def argument_characters(messages: Sequence[Message]) -> int:
+    """How long the arguments of all calls are: every name and text in them is looked at."""
+    calls = (call for message in messages for call in message.get("tool_calls") or ())
+    return sum(len(text) for call in calls if isinstance(text := call["function"].get("arguments"), str))
+
+
 class ChatTemplate:
     """The chat template of one running engine, under one map."""
 
     def __init__(self, engine: Engine, facts: EngineFacts, token_map: TokenMap, options: Options = NO_OPTIONS) -> None:
-        """`options`: variables for the template besides the messages (`foreign.py`)."""
+        """`options`: variables for the template besides the messages (`foreign_text.py`)."""
         self.options = options
         self._engine = engine
         self._facts = facts
@@ -154,42 +171,43 @@ class ChatTemplate:
         known: Mapping[int, Known],
         calls_in: CallsIn,
     ) -> "Rendering":
-        read = any(map(is_json_result, messages)) and await self.reads_results()
-        foreign = Foreign(self._signs)
-        text = await self._shown(foreign, messages, tools, marked=True, results_read=read)
+        results = [number for number, message in enumerate(messages) if is_json_result(message)]
+        read = results if results and await self.reads_results() else ()
+        foreign = ForeignText(self._signs)
+        text = await self._shown(foreign, messages, tools, marked=True, as_text=read)
         text = restored(text, foreign)
         marks = shown_once(text, foreign)
         if marks is not None:
-            turns = regions(text, marks, foreign, messages, known, calls_in)
+            turns = turn_regions(text, marks, foreign, messages, known, calls_in)
             ids, parts = rendered_ids(text, self._with_contents(marks, turns, foreign, known), self._pieces)
             return Rendering(ids, not read, parts)
         if foreign.results and foreign.results.isdisjoint(s.number for s in find_marks(text, foreign.mark)):
             raise self._no_place("tool results")
         # The template reads or rewrites a content, so it gets the contents themselves, guarded like everything else.
-        foreign = Foreign(self._signs)
+        foreign = ForeignText(self._signs)
         text = await self._shown(foreign, messages, tools, marked=False)
         ids, parts = rendered_ids(restored(text, foreign), (), self._pieces)
         return Rendering(ids, by_shape=False, parts=parts)
 
     async def _shown(
         self,
-        foreign: Foreign,
+        foreign: ForeignText,
         messages: Sequence[Message],
         tools: Sequence[Mapping[str, Any]],
         *,
         marked: bool,
-        results_read: bool = False,
+        as_text: Container[int] = (),
     ) -> str:
         """The rendering of a conversation. Prepared in a thread where it holds very many names and values."""
 
         def prepare() -> tuple[Sequence[Message], Sequence[Mapping[str, Any]]]:
-            return foreign.messages(messages, marked=marked, results_read=results_read), foreign.tools(tools)
+            return foreign.messages(messages, marked=marked, as_text=as_text), foreign.tools(tools)
 
         large = is_larger(tools, _LARGE) or argument_characters(messages) > _LARGE * _CHARACTERS
         return await self._render(*(await anyio.to_thread.run_sync(prepare) if large else prepare()))
 
     def _with_contents(
-        self, marks: Sequence[Mark], turns: Sequence[Region], foreign: Foreign, known: Mapping[int, Known]
+        self, marks: Sequence[Mark], turns: Sequence[Region], foreign: ForeignText, known: Mapping[int, Known]
     ) -> Iterator[Region]:
         """All regions of a rendering in order: the turns, and the contents outside them.
 
@@ -211,7 +229,7 @@ class ChatTemplate:
         """Whether the template reads a JSON result and shows it in another form (Gemma 4's first one); asked once."""
         if self._results_read is None:
             said = '{"keyed": ["saidhere"]}'
-            messages, _ = next(layouts(TurnShape(("tool",)), "tool", [said], Foreign(self._signs)))
+            messages, _ = next(layouts(TurnShape(("tool",)), "tool", [said], ForeignText(self._signs)))
             try:
                 text = await self._engine.apply_template(messages)
             except EngineRefused:
@@ -277,7 +295,7 @@ class ChatTemplate:
         if start is None:
             # The model wrote its calls differently than the template does: use what follows a turn of words.
             found, start = await self._known(replace(shape, calls=()), role, count), 0
-        if found.shows_ids(end.call_ids):
+        if end.call_ids and found.shows_ids:
             return found.scaffold(start, end.call_ids, self._map)
         return self._scaffold_of(found, start)
 
@@ -286,7 +304,7 @@ class ChatTemplate:
 
     async def scaffold_with(self, shape: TurnShape, end: TurnEnd, contents: Sequence[str]) -> Scaffold:
         """Ids of results and of everything around them as one piece, for a template that `reads_results`."""
-        foreign = Foreign(self._signs)
+        foreign = ForeignText(self._signs)
         found = await self._first(shape, "tool", [foreign.text(content) for content in contents], foreign)
         return found.scaffold(found.end_of_turn(end) or 0, end.call_ids, self._map)
 
@@ -306,10 +324,10 @@ class ChatTemplate:
         return self._following[key]
 
     async def _find(self, shape: TurnShape, role: Role, count: int) -> Following:
-        foreign = Foreign(self._signs)
+        foreign = ForeignText(self._signs)
         return await self._first(shape, role, [foreign.content("-") for _ in range(count)], foreign)
 
-    async def _first(self, shape: TurnShape, role: Role, contents: Sequence[str], foreign: Foreign) -> Following:
+    async def _first(self, shape: TurnShape, role: Role, contents: Sequence[str], foreign: ForeignText) -> Following:
         """What follows in the first layout that the template accepts."""
         refusal: TemplateRefused | None = None
         for messages, in_call in layouts(shape, role, contents, foreign):
@@ -329,7 +347,7 @@ class ChatTemplate:
     async def refusal_of(self, tools: Sequence[Mapping[str, Any]]) -> str | None:
         """Why a conversation with these definitions of tools, and nothing else of note, can't be rendered."""
         try:
-            await self._ask([{"role": "user", "content": "-"}], Foreign(self._signs).tools(tools))
+            await self._ask([{"role": "user", "content": "-"}], ForeignText(self._signs).tools(tools))
         except EngineRefused as error:
             # llama.cpp's template engine names the place first, and what failed there in the last line.
             return cut_text(

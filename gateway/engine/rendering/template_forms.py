@@ -20,7 +20,7 @@ from gateway.engine.interface import Message, shared_prefix
 from gateway.escape import cut_text
 from gateway.observe.logs import get_logger
 from gateway.toolcalls.grammar.exact import has_too_many_ways
-from gateway.toolcalls.schema.kinds import dead_references
+from gateway.toolcalls.schema.keywords import dead_references
 from gateway.toolcalls.schema.spec import ToolSpec
 
 Numbered = tuple[int | None, Message]
@@ -219,26 +219,31 @@ class ToolForms:
 
     def rendered(self, tools: Sequence[ToolSpec]) -> list[ToolSpec]:
         """The tools as the template gets them, without those that are left out."""
+        if not self._forms:
+            return list(tools)
         forms = (tool if (known := self._known(tool)) is None else known[0] for tool in tools)
         return [form for form in forms if form is not None]
 
     def offered(self, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
         """The tools themselves, without those that are left out."""
-        return tuple(tool for tool in tools if self.left_out(tool) is None)
+        return tuple(tool for tool in tools if self.left_out(tool) is None) if self._forms else tuple(tools)
 
     def left_out(self, tool: ToolSpec) -> ToolFault | None:
         """Why a tool is left out; None: it is not."""
-        known = self._known(tool)
+        known = self._known(tool) if self._forms else None
         return None if known is None or known[0] is not None else known[1]
 
     def faults(self, tools: Sequence[ToolSpec], server_of: Callable[[str], str | None]) -> list[ToolFault]:
         """What is wrong with some of these tools. `server_of`: returns the server of a tool, by its name."""
         found: list[ToolFault] = []
         for tool in tools:
-            if (known := self._known(tool)) is not None:
-                found.append(known[1])
-            if dead := self._dead_references(tool.parameters):
-                found.append(ToolFault(server_of(tool.name), tool.name, nowhere(dead)))
+            if self._forms and (changed := self._known(tool)) is not None:
+                found.append(changed[1])
+            known = self._schema(tool.parameters)
+            if known.dead is None:
+                known.dead = dead_references(tool.parameters)
+            if known.dead:
+                found.append(ToolFault(server_of(tool.name), tool.name, nowhere(known.dead)))
                 self.report(found[-1])
         return found
 
@@ -248,12 +253,6 @@ class ToolForms:
         if known.loose is None:
             known.loose = has_too_many_ways(tool.parameters)
         return known.loose
-
-    def _dead_references(self, schema: Mapping[str, Any]) -> list[str]:
-        known = self._schema(schema)
-        if known.dead is None:
-            known.dead = dead_references(schema)
-        return known.dead
 
     def _schema(self, schema: Mapping[str, Any]) -> _Schema:
         known = self._schemas.get(id(schema))
@@ -266,8 +265,6 @@ class ToolForms:
         return known
 
     def _known(self, tool: ToolSpec) -> tuple[ToolSpec | None, ToolFault] | None:
-        if not self._forms:
-            return None
         key = self._key(tool)
         if key in self._forms:
             self._forms.move_to_end(key)

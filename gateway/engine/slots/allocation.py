@@ -19,7 +19,7 @@ import anyio
 
 from gateway.engine.interface import GenerationEnd, Rewind, Timings, shared_prefix
 from gateway.engine.slots.slot import NO_HINTS, Hints, Slot, continued, longest_rested
-from gateway.engine.slots.swapper import Swapper
+from gateway.engine.slots.slot_save_restore import Swapper
 from gateway.errors import EngineBusy, EngineError, EngineUnavailable
 
 _QUEUE: Final = 64
@@ -116,16 +116,10 @@ class LeftBehind:
         """Remember a generation, including its prompt. Generations that it continues are forgotten."""
         if self.several:
             return
-        for before in [each for each in self._held if ids[: len(each)] == each]:
-            self._forget(before)
-        self._held.append(ids)
-        self.size += len(ids)
+        self._held = [*(each for each in self._held if ids[: len(each)] != each), ids]
+        self.size = sum(map(len, self._held))
         while len(self._held) > self._max_entries or self.size > self._max_ids:
-            self._forget(self._held[0])
-
-    def _forget(self, ids: list[int]) -> None:
-        self._held.remove(ids)
-        self.size -= len(ids)
+            self.size -= len(self._held.pop(0))
 
 
 class SlotTable:
@@ -192,19 +186,25 @@ class SlotTable:
 
         Raises `EngineBusy` when too many wait already, and `EngineUnavailable` when the slot does not come to rest.
         """
+        swapper, at_rest = self.swapper, self._at_rest
         await self._turn(prompt, owner, hints, alone=alone)
         self._left.enter(owner)
-        slot = self._choose(prompt, owner, hints)
+        if swapper is not None and swapper.adopted.is_set():
+            slot = swapper.choose(self._free, prompt, owner, hints)
+        else:
+            slot = continued(self._free, prompt, owner) or longest_rested(self._free)
         self._free.remove(slot)
         self._clock += 1
         slot.used = self._clock
         try:
-            pinned = await self._rested(slot)
+            pinned = None if at_rest is None else await self._rested(slot, at_rest)
             # Counted before the swap, which may replace it with what others have left.
             there, held = self._own(slot, prompt, owner) if pinned is not None else 0, slot.ids
             # How far a cache that can't be cut goes back may depend on what others left in it; its end does not.
             known = there if slot.checkpoints is None or slot.reused(prompt) == len(slot.ids) else 0
-            found = await self._prepared(slot, prompt, owner, hints)
+            found = 0
+            if swapper is not None and swapper.adopted.is_set():
+                found = await swapper.prepare(slot, prompt, owner, hints)
             in_slot = there if slot.ids is held else self._own(slot, prompt, owner)
             slot.mixed = slot.mixed or slot.owner not in (None, owner)
             place = self._place(slot, prompt, owner, pinned, max(known, found), in_slot)
@@ -251,14 +251,15 @@ class SlotTable:
         not come to rest.
         """
         own = (slot for slot in self._free if slot.answered and slot.owner == owner and slot.ids == held)
-        slot = next(own, None) if self.chooses and self.is_idle else None
-        if slot is None:
+        at_rest = self._at_rest
+        slot = next(own, None) if at_rest is not None and self.is_idle else None
+        if slot is None or at_rest is None:
             yield None
             return
         self._available.acquire_nowait()
         self._free.remove(slot)
         try:
-            await self._rested(slot)
+            await self._rested(slot, at_rest)
             slot.holds(held, at_rest=False, answered=False)
             yield slot
             self._left.note(slot.ids)
@@ -313,14 +314,12 @@ class SlotTable:
         # The last id may have been sampled but not processed.
         return shared_prefix(slot.ids[:-1], prompt)
 
-    async def _rested(self, slot: Slot) -> int | None:
-        """The slot's number once it is known to be at rest; None if the server chooses."""
-        if self._at_rest is None:
-            return None
+    async def _rested(self, slot: Slot, at_rest: AtRest) -> int:
+        """The slot's number once it is known to be at rest."""
         pause = _LOOK
         with anyio.move_on_after(self._rest_time):
             while not slot.at_rest:
-                slot.at_rest = await self._at_rest(slot.number)
+                slot.at_rest = await at_rest(slot.number)
                 if not slot.at_rest:
                     await anyio.sleep(pause)
                     pause = min(pause * 2, _LOOK_MAX)
@@ -330,16 +329,6 @@ class SlotTable:
                 f"slot {slot.number} of the engine is still busy with a generation that was cancelled; try again"
             )
         return slot.number
-
-    def _choose(self, prompt: list[int], owner: str, hints: Hints) -> Slot:
-        if self.swapper is not None and self.swapper.adopted.is_set():
-            return self.swapper.choose(self._free, prompt, owner, hints)
-        return continued(self._free, prompt, owner) or longest_rested(self._free)
-
-    async def _prepared(self, slot: Slot, prompt: list[int], owner: str, hints: Hints) -> int:
-        if self.swapper is None or not self.swapper.adopted.is_set():
-            return 0
-        return await self.swapper.prepare(slot, prompt, owner, hints)
 
     async def _turn(self, prompt: list[int], owner: str, hints: Hints, *, alone: bool) -> None:
         if self._waiting.total() >= _QUEUE:

@@ -14,7 +14,7 @@ import anyio
 
 from gateway.engine.interface import Filled
 from gateway.engine.slots.allocation import SlotTable
-from gateway.engine.slots.rates import Rates
+from gateway.engine.slots.engine_speed import Rates
 from gateway.errors import EngineError
 from gateway.observe.logs import get_logger
 

@@ -116,7 +116,7 @@ class Slot:
         self.ids = ids
         self.at_rest = at_rest
         self.answered = answered
-        if answered:
+        if answered and self.checkpoints is not None:
             self.checkpoints = after_prompt(self.checkpoints, prompt or len(ids), cached)
 
     def reused(self, prompt: Sequence[int]) -> int:

@@ -7,9 +7,9 @@ from typing import Final
 import anyio
 
 from gateway.config import EngineConfig
-from gateway.config.masking import mask_text
 from gateway.engine.interface import PROMPT_STEP, Activity
 from gateway.errors import EngineError, EngineRefused, EngineStarting, MapDiffers, ModelUnusable
+from gateway.escape import mask_text
 from gateway.observe.logs import get_logger
 
 # What is logged about an engine that is not up, and when it is tried again.

@@ -17,15 +17,14 @@ from anyio.abc import TaskGroup
 from anyio.to_thread import run_sync
 
 from gateway.config import EngineConfig, GatewayConfig
-from gateway.config.masking import mask_text
 from gateway.engine.embedded.model_file import ModelFile
 from gateway.engine.embedded.server import EmbeddedServer, embedded_server
 from gateway.engine.interface import GenerateRequest
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.slots.engine_slots import SlotFiles, open_slot_files, own_part, slot_table
+from gateway.engine.slots.engine_speed import Rates
 from gateway.engine.slots.prefill import Prefill
-from gateway.engine.slots.rates import Rates
-from gateway.engine.slots.slot_files import SlotFiles, open_slot_files, own_part, slot_table
 from gateway.engine.start.engine_health import STEADY, Outage, Pauses, Pulse, first_words, until_file_changes
 from gateway.engine.start.maps import BATTERY, MapProofs, MapSet, needs_engine, resolve_maps
 from gateway.engine.start.ready_engine import ReadyEngine
@@ -40,6 +39,7 @@ from gateway.errors import (
     MapDiffers,
     ModelUnusable,
 )
+from gateway.escape import mask_text
 from gateway.observe.backend_metrics import SlotFileMetrics
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics

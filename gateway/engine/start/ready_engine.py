@@ -3,11 +3,12 @@
 A value: nothing of it is opened or ended here. `readiness.py` makes one at each start.
 """
 
+import re
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import anyio
 
@@ -18,9 +19,10 @@ from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.rendering.template_forms import ToolForms
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.slots.prefill import Prefill
-from gateway.errors import EngineUnavailable
+from gateway.errors import EngineUnavailable, RequestInvalid
+from gateway.escape import cut_text
 from gateway.toolcalls.formats.registry import ChosenFormat
-from gateway.toolcalls.grammar.loosened import LooseTools
+from gateway.toolcalls.grammar.refused_grammars import LooseTools
 from leaf_sdk.vocab import TokenMap
 
 # Waiting for an engine that may turn out to be lost in the meantime: one that hangs reports nothing itself.
@@ -134,3 +136,42 @@ def larger_context(ready: ReadyEngine) -> str:
         "shorten it, or give the engine a larger context (`llama-server -c`, `vllm serve --max-model-len`, or "
         "engine.context where the gateway runs the engine)"
     )
+
+
+# Options of its template that a client may set. They go into the template's own text, where control tokens are read, so
+# each must be a number, a Boolean or one plain word that is not part of a control token.
+
+_MOST_OPTIONS: Final = 16
+_OPTION_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_OPTION_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
+_PARTS: Final = re.compile(r"[A-Za-z0-9]+")
+_SET_BY_GATEWAY: Final = frozenset(
+    ("messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "preserve_reasoning")
+)
+_SHOWN: Final = 80
+
+
+def checked_options(given: Mapping[str, object], token_map: TokenMap, param: str) -> Options:
+    """Check the options of a request, and return them in order. Raises `RequestInvalid` for one that is not allowed."""
+    if len(given) > _MOST_OPTIONS:
+        raise RequestInvalid(f"{param}: expected at most {_MOST_OPTIONS} options, got {len(given)}", param=param)
+    return {key: _checked(key, given[key], token_map, param) for key in sorted(given)}
+
+
+def _checked(key: str, value: object, token_map: TokenMap, param: str) -> str | int | float | bool:
+    if not _OPTION_NAME.fullmatch(key) or key in _SET_BY_GATEWAY:
+        words = f"{param}: {cut_text(repr(key), _SHOWN)} can't be an option: it is not a name, or the gateway sets it"
+        raise RequestInvalid(words, param=param)
+    if isinstance(value, bool | int | float):
+        return value
+    if not isinstance(value, str) or not _OPTION_WORD.fullmatch(value):
+        words = f"{param}.{key}: expected a number, true, false or one plain word, got {cut_text(repr(value), _SHOWN)}"
+        raise RequestInvalid(words, param=param)
+    if not _words_of_tokens(token_map).isdisjoint(_PARTS.findall(value)):
+        words = f"{param}.{key}: {value!r} is part of a control token, which a template could build of it; use another"
+        raise RequestInvalid(words, param=param)
+    return value
+
+
+def _words_of_tokens(token_map: TokenMap) -> frozenset[str]:
+    return frozenset(word for text in token_map.special_texts for word in _PARTS.findall(text))

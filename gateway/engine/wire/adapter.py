@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from gateway.config import EngineConfig
-from gateway.config.masking import mask_text
 from gateway.engine.interface import Timings
 from gateway.engine.wire.connections import Connections
 from gateway.engine.wire.engine_answers import error_of_answer
@@ -29,6 +28,7 @@ from gateway.engine.wire.event_stream import StreamSilent
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.engine.wire.vllm_client import Vllm
 from gateway.errors import EngineRefused, EngineStarting, EngineUnavailable
+from gateway.escape import mask_text
 from gateway.http1.connection import Connection, LinkLost, NoAnswer
 
 # What answers at an engine's URL if it is no engine: a sentence with the way out.

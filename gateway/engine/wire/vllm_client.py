@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
-from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.interface import (
     Activity,
     EngineFacts,
@@ -26,6 +25,7 @@ from gateway.engine.interface import (
     Proven,
     Timings,
 )
+from gateway.engine.rendering.foreign_text import MarkerGuard
 from gateway.engine.wire.engine_answers import IDS, Ask, JsonQuestions, count_of, expecting
 from gateway.engine.wire.engine_client import EngineClient, Sent
 from gateway.engine.wire.vllm_json import (
@@ -199,11 +199,11 @@ def _read_by_both(message: Message) -> Message:
 
 # Renderings that come as ids, as the text that `engine/rendering/template.py` needs, and proof that this is lossless.
 #
-# The words of others go into the rendering as marks or with separators (`engine/rendering/foreign.py`), so it does not
-# matter which ids the server's tokenizer gives them, as long as the map decodes the same text. This is what is proven.
+# The words of others go into the rendering as marks or with separators (`engine/rendering/foreign_text.py`), so it does
+# not matter which ids the server's tokenizer gives them, as long as the map decodes the same text. That is proven here.
 
 _SEPARATOR: Final = "\U000f1234"
-"""One of the characters from which separators and marks are drawn (`engine/rendering/foreign.py`)."""
+"""One of the characters from which separators and marks are drawn (`engine/rendering/foreign_text.py`)."""
 _MARKERS: Final = 64
 """Special tokens whose guarded text is tried."""
 

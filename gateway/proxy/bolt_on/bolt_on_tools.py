@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 
 from gateway.config.address import is_http_url, is_loopback
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.config.programs import UNIX, is_listed
 from gateway.http1.connection import Connection, header_lines
 from gateway.http1.origin import Address, Origin, read_url
@@ -28,7 +28,7 @@ from gateway.proxy.result_tokens import UnreadText
 from gateway.proxy.results import WrittenIds, error_result
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.http_answers import common_headers, media_type, status_words
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer, Unfit, too_long
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, Unfit, too_long
 from leaf_sdk.errors import CallInvalid, ManifestInvalid
 from leaf_sdk.leaf.bolt_on import (
     CALL_PATH,

@@ -13,7 +13,7 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import NEWEST_MODERN, SERVER_INFO_KEY
@@ -36,7 +36,7 @@ from gateway.proxy.bolt_on.bolt_on_tools import (
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds, error_result
 from gateway.proxy.transport.http.client import HttpClient
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError, Pending, Transport
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Pending, Transport
 from leaf_sdk.leaf.bolt_on.messages import MAX_CALL_BYTES
 
 _WORDS = 300

@@ -13,14 +13,15 @@ from time import monotonic
 from typing import Any
 
 from gateway.breaker import Admission, Breaker
-from gateway.config.model import LimitsConfig, UpstreamConfig
-from gateway.deadlines import Deadlines
+from gateway.config.gateway_config import LimitsConfig, UpstreamConfig
+from gateway.deadlines import CallClock, Deadlines
 from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
 from gateway.observe.backend_metrics import ServerMetrics
 from gateway.protocol.eras import PROGRESS_KEY, meta_of
-from gateway.proxy.caller import Caller, Principal, ShareRule
+from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.server_link import (
+from gateway.proxy.shares import ShareRule
+from gateway.proxy.transport.interface import (
     LinkLost,
     MaybeForgotten,
     NoAnswer,
@@ -30,7 +31,7 @@ from gateway.proxy.transport.server_link import (
     Unfit,
 )
 from gateway.proxy.upstream.given_uris import GivenUris
-from gateway.proxy.upstream.session.in_flight import CallClock, TimedCaller
+from gateway.proxy.upstream.session.in_flight import TimedCaller
 from gateway.proxy.upstream.supervision.lifecycle import describe_failure, may_be_of_session
 from gateway.proxy.upstream.supervision.selector import Selector
 from gateway.proxy.upstream.supervision.session_member import PING_TIME, SessionMember, why_silent

@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 import anyio
 
-from gateway.config.model import LimitsConfig, UpstreamConfig
+from gateway.config.gateway_config import LimitsConfig, UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.observe.metrics import Metrics
-from gateway.proxy.caller import Caller, ClientSession, Principal, ShareRule
+from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.dispatcher import Dispatcher, Gate, Users
 from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.items.item_reader import ItemKind, ItemReader, ToolHeaders

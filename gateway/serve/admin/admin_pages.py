@@ -17,7 +17,7 @@ from starlette.routing import Route
 from gateway.config.address import is_loopback
 from gateway.escape import escape_text
 from gateway.observe.metrics import Metrics
-from gateway.serve.http.errors import error_response
+from gateway.serve.http.error_answers import error_response
 
 _REASON_LENGTH = 500
 FRESH: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Final, NamedTuple
 
-from gateway.config.masking import mask_text
 from gateway.engine.interface import shared_prefix
-from gateway.escape import escape_text
+from gateway.escape import escape_text, mask_text
 
 _LINES: Final = 300
 _WIDTH: Final = 160

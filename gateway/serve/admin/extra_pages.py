@@ -11,11 +11,11 @@ from gateway.observe.logs import get_logger
 
 if TYPE_CHECKING:
     from gateway.agent import Agent
-    from gateway.config.model import GatewayConfig
+    from gateway.config.gateway_config import GatewayConfig
     from gateway.engine.pool.pool import EnginePool
     from gateway.observe.audit import Audit
+    from gateway.observe.logs import TokenNotices
     from gateway.observe.metrics import Metrics
-    from gateway.observe.notices import TokenNotices
     from gateway.proxy.costs import DefinitionCosts
     from gateway.proxy.proxy import Proxy
     from gateway.proxy.result_tokens import ResultTokens

@@ -14,14 +14,14 @@ from typing import Any, Final
 
 import anyio.to_thread
 
-from gateway.config.masking import mask_text
-from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
 from gateway.context.compose.recall import Comparison, Recall
-from gateway.engine.pool.pool import EnginePool, MemberStatus
+from gateway.engine.pool.engine_choice import MemberStatus
+from gateway.engine.pool.pool import EnginePool
 from gateway.errors import ConfigError, EngineError
-from gateway.escape import escape_text
-from gateway.observe.notices import TokenNotices
+from gateway.escape import escape_text, mask_text
+from gateway.observe.logs import TokenNotices
 from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.naming import ToolEntry

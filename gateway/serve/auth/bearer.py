@@ -23,7 +23,7 @@ from gateway.observe.client_metrics import AccessMetrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, NEWEST_HANDSHAKE
 from gateway.proxy.caller import ANYBODY
 from gateway.proxy.proxy import Proxy
-from gateway.replicas.replica import FORWARDED
+from gateway.replicas.interface import FORWARDED
 from gateway.serve.auth.api_keys import KeyRing, digest_of
 from gateway.serve.auth.identity import (
     FULL,
@@ -34,12 +34,10 @@ from gateway.serve.auth.identity import (
     Identity,
     MustWait,
     ScopeMissing,
-    name_principal,
-    principal_of,
 )
 from gateway.serve.auth.rate_limiter import FailedTries, Limiter, RateLimits, RateRefused, RequestKind
-from gateway.serve.http.errors import Refusal, error_response
-from gateway.serve.http.request_parts import headers_of
+from gateway.serve.http.error_answers import Refusal, error_response
+from gateway.serve.http.request_parts import headers_of, name_principal, principal_of
 from gateway.shared import Shared
 
 # Is this credential good? The gateway's own token, the API keys and the access tokens in one place.
@@ -398,7 +396,7 @@ def _is_handshake(scope: Scope) -> bool:
 # An ASGI layer behind the guards: it adds to the request's principal what some server needs, and with the principal
 # it reaches every request that is made on the client's behalf. It knows no server; which of them gets which header is
 # decided where a server is asked (`proxy/upstream/dispatcher.py`), and no server gets the access token: it is
-# exchanged for one of the server's (`proxy/transport/oauth/tokens.py`).
+# exchanged for one of the server's (`proxy/transport/oauth/token_endpoint.py`).
 
 
 class ClientHeaders:

@@ -17,11 +17,11 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config.address import host_name, is_loopback
-from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.config.gateway_config import GatewayConfig, ServeConfig
 from gateway.config.state import state_folder
 from gateway.errors import ConfigError
 from gateway.escape import escape_text
-from gateway.serve.http.errors import Refusal, error_response
+from gateway.serve.http.error_answers import Refusal, error_response
 from gateway.serve.http.request_parts import headers_of
 
 TOKEN_BYTES: Final = 32

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.types import ASGIApp, Scope
 
-from gateway.proxy.caller import ANYBODY, Principal
+from gateway.proxy.caller import Principal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PRINCIPAL: Final = "principal"
-"""Key in a request's ASGI state: the `Principal` on whose behalf it comes."""
 LIMITED: Final = "limited"
 """Key in a request's ASGI state, present if its caller's requests are counted."""
 FULL: Final = "full"
@@ -58,18 +56,6 @@ class Identity:
 
 OPERATOR: Final = Identity(Principal(OPERATOR_NAME, alone=True))
 """The holder of the gateway's own token, who may do everything, without limits."""
-
-
-def principal_of(scope: Scope) -> Principal:
-    """On whose behalf a request comes, as recorded by `bearer.py`."""
-    state: dict[str, object] = scope.get("state") or {}
-    principal = state.get(PRINCIPAL)
-    return principal if isinstance(principal, Principal) else ANYBODY
-
-
-def name_principal(scope: Scope, principal: Principal) -> None:
-    """Record on whose behalf a request comes: the scope is this request's, its state may be shared."""
-    scope["state"] = {**(scope.get("state") or {}), PRINCIPAL: principal}
 
 
 def is_limited(scope: Scope) -> bool:

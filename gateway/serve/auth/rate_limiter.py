@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Final, Literal, TypeVar
 
 from gateway.serve.auth.identity import Identity
-from gateway.serve.http.admission import network_of
+from gateway.serve.http.connection_limits import network_of
 from gateway.shared import Shared
 
 TABLE_BOUND: Final = 4096

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.config.model import CALLBACK, UpstreamConfig
+from gateway.config.gateway_config import CALLBACK, UpstreamConfig
 from gateway.errors import ConfigError, RequestInvalid
 from gateway.escape import escape_text
 from gateway.http1.connection import LinkLost, NoAnswer

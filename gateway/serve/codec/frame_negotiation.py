@@ -14,8 +14,8 @@ from starlette.routing import Route
 from gateway.config.wire import WireConfig
 from gateway.engine.start.maps import MapSet, map_file
 from gateway.errors import ConfigError, GatewayError
-from gateway.serve.generation.fields import FlushName
-from gateway.serve.http.errors import error_response
+from gateway.serve.generation.request_fields import FlushName
+from gateway.serve.http.error_answers import error_response
 from leaf_sdk.wire import (
     AT_ONCE,
     BATCH,

@@ -17,8 +17,8 @@ from gateway.escape import cut_text
 from gateway.observe.client_metrics import WireMetrics
 from gateway.serve.codec.frame_negotiation import VARY, Visible, Wire, WireOffer, read_version
 from gateway.serve.generation.answers import Answering, ApiForm
-from gateway.serve.generation.fields import GenerationFields, WatchIds, WatchTexts
-from gateway.serve.http.errors import error_answer
+from gateway.serve.generation.request_fields import GenerationFields, WatchIds, WatchTexts
+from gateway.serve.http.error_answers import error_answer
 from gateway.toolcalls.stream.output_events import CallClosed
 from gateway.toolcalls.stream.watcher import REGION_CAP
 from leaf_sdk.vocab import TokenMap

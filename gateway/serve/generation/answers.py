@@ -21,8 +21,8 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.agent.events import AgentEvent, Emit
 from gateway.errors import EngineUnavailable
-from gateway.serve.http.errors import SOON
-from gateway.serve.http.request_layers import EXPIRED, note_failure
+from gateway.serve.http.error_answers import RETRY_SOON
+from gateway.serve.http.middleware import EXPIRED, note_failure
 
 # How an API writes its answers: the shape of a reply, and what all answers share: stream events, errors, headers.
 
@@ -81,7 +81,7 @@ class ApiForm:
     def refused(self, error: Exception) -> JSONResponse:
         """The HTTP response for an error that occurred before anything was sent."""
         status, body = self.refuse(error)
-        headers = {**self.headers, **SOON} if status in _AGAIN else self.headers
+        headers = {**self.headers, **RETRY_SOON} if status in _AGAIN else self.headers
         return JSONResponse(body, status, headers)
 
     def whole(self, chunk: Chunk, status: int = 200) -> Response:

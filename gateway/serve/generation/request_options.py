@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, cast
 from gateway.agent import EVERY_TOOL, NO_TOOL, ToolChoice, ToolScope
 from gateway.errors import RequestInvalid
 from gateway.escape import cut_text, escape_text
-from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.formats.structured_output import AnswerForm
 from gateway.toolcalls.schema.keywords import MAX_CHARACTERS, is_larger
 from gateway.toolcalls.schema.spec import ToolSpec, flat_tool
 

@@ -13,8 +13,8 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gateway.observe.client_metrics import EndReason
-from gateway.serve.http.admission import ClientConnections
-from gateway.serve.http.transport import GatheredWrites
+from gateway.serve.http.connection_limits import ClientConnections
+from gateway.serve.http.response_writes import GatheredWrites
 
 if TYPE_CHECKING:
     from uvicorn import Config
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # The answer to a request that could not be read, as bytes: a status and a sentence; the connection then ends.
 #
-# Requests that were read are answered in the shapes of `errors.py`.
+# Requests that were read are answered in the shapes of `error_answers.py`.
 
 
 def plain_answer(status: int, words: str) -> bytes:

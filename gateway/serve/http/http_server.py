@@ -16,8 +16,8 @@ from starlette.types import ASGIApp
 from gateway.config.address import is_loopback
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
-from gateway.serve.http.admission import ClientConnections
 from gateway.serve.http.client_connection import HttpProtocol
+from gateway.serve.http.connection_limits import ClientConnections
 
 # The process's limit of open files, and how much of it clients' connections may use.
 #

@@ -12,7 +12,7 @@ import anyio.to_thread
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config.address import host_name, is_loopback
-from gateway.config.model import ServeConfig
+from gateway.config.gateway_config import ServeConfig
 from gateway.documentation.pages import (
     ANYWHERE,
     INDEX,
@@ -22,8 +22,8 @@ from gateway.documentation.pages import (
     own_spelling,
     print_form,
 )
-from gateway.serve.http.admission import FORWARDED
-from gateway.serve.http.errors import error_response
+from gateway.serve.http.connection_limits import FORWARDED
+from gateway.serve.http.error_answers import error_response
 
 # A page of HTML that loads nothing but its own style: its parts to bytes and headers.
 #

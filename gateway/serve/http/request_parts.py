@@ -1,18 +1,17 @@
-"""The parts of a request: its headers by name, which web pages they let call the gateway, and its bounded body."""
+"""The parts of a request: its headers by name, who sent it, its bounded body."""
 
-import re
+import secrets
 from collections import Counter
-from collections.abc import Awaitable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import msgpack
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from gateway.errors import RequestInvalid
-from gateway.protocol.json_text import without_escapes, without_strings
+from gateway.protocol.messages import without_escapes, without_strings
+from gateway.proxy.caller import ANYBODY, Principal
 from leaf_sdk.errors import BodyInvalid, BodyTooLarge
 from leaf_sdk.wire import Coding, Decoder, available_codings
 
@@ -69,74 +68,27 @@ def _read(raw: list[tuple[bytes, bytes]]) -> RequestHeaders:
     return RequestHeaders(raw, values, {name for name, count in times.items() if count > 1})
 
 
-# Lets web pages of origins that the operator names call `/mcp`, `/sse` and `/v1` (Fetch, "CORS protocol").
-#
-# Answers their preflights, which carry no credential, and adds to every answer the headers without which a browser
-# hides it from the page, refusals included. Nothing changes for other origins: `HostGuard` refuses them. Cookies are
-# never allowed: a page must have a credential of its own to send.
+# On whose behalf a request comes, and the id by which its client and the operator can refer to it.
 
-_ROOTS: Final = ("/mcp", "/sse", "/v1", "/.well-known")
-"""The last for clients that look there how to sign in to this gateway (RFC 9728)."""
-_METHODS: Final = "GET, POST, DELETE, OPTIONS"
-_NAMES: Final = re.compile(r"[\w!#$%&'*+.^`|~-]+(?:[ \t]*,[ \t]*[\w!#$%&'*+.^`|~-]+)*", re.ASCII)
-"""A list of header names (RFC 9110, section 5.6.2)."""
-_EXPOSED: Final = (
-    "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After, X-Request-Id, X-Codec-Map, Content-Encoding"
-)
-_KEPT: Final = "600"
-"""Seconds for which a browser may keep the answer to a preflight."""
+PRINCIPAL: Final = "principal"
+"""Key in a request's ASGI state: the `Principal` on whose behalf it comes."""
 
 
-class Cors:
-    """Wraps the guarded endpoints for browsers."""
-
-    def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
-        """`origins`: as browsers write them, `scheme://host` or `scheme://host:port`."""
-        self._app = app
-        self._origins = frozenset(origins)
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Serve one ASGI connection."""
-        if scope["type"] != "http" or not _is_served(scope["path"]):
-            return self._app(scope, receive, send)
-        read = headers_of(scope)
-        origin = read.values.get("origin")
-        if origin not in self._origins or "origin" in read.repeated:
-            return self._app(scope, receive, send)
-        if scope["method"] == "OPTIONS" and "access-control-request-method" in read.values:
-            return _preflight_answer(origin, read.values)(scope, receive, send)
-        added = [
-            (b"access-control-allow-origin", origin.encode("latin-1")),
-            (b"access-control-expose-headers", _EXPOSED.encode()),
-            (b"vary", b"Origin"),
-        ]
-
-        async def send_allowed(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), *added]}
-            await send(message)
-
-        return self._app(scope, receive, send_allowed)
+def principal_of(scope: Scope) -> Principal:
+    """On whose behalf a request comes, as recorded by `serve/auth/bearer.py`."""
+    state: dict[str, object] = scope.get("state") or {}
+    principal = state.get(PRINCIPAL)
+    return principal if isinstance(principal, Principal) else ANYBODY
 
 
-def _is_served(path: str) -> bool:
-    return any(path == root or path.startswith(f"{root}/") for root in _ROOTS)
+def name_principal(scope: Scope, principal: Principal) -> None:
+    """Record on whose behalf a request comes: the scope is this request's, its state may be shared."""
+    scope["state"] = {**(scope.get("state") or {}), PRINCIPAL: principal}
 
 
-def _preflight_answer(origin: str, headers: dict[str, str]) -> Response:
-    """What a browser may send: any header that it asks for, since tools may name their own (`Mcp-Param-...`)."""
-    asked = headers.get("access-control-request-headers", "")
-    allowed = {
-        "Access-Control-Allow-Origin": origin,
-        "Access-Control-Allow-Methods": _METHODS,
-        "Access-Control-Max-Age": _KEPT,
-        "Vary": "Origin, Access-Control-Request-Headers",
-    }
-    if _NAMES.fullmatch(asked):
-        allowed["Access-Control-Allow-Headers"] = asked
-    if headers.get("access-control-request-private-network") == "true":
-        allowed["Access-Control-Allow-Private-Network"] = "true"
-    return Response(status_code=204, headers=allowed)
+def new_request_id() -> str:
+    """A new id for one request. It is the same in the answer's header and in its error."""
+    return f"req_{secrets.token_hex(12)}"
 
 
 # A request's body as bytes, decompressed, within one bound.
@@ -188,7 +140,12 @@ async def read_body(request: Request, bound: int, *, binary: bool = False) -> by
         BodyUnread: its content coding is unknown.
         RequestInvalid: it is damaged, or JSON with too many values.
     """
-    decoder = Decoder(_coding(request.headers.get("content-encoding", "identity")), bound)
+    named = request.headers.get("content-encoding", "identity")
+    name = named.strip().lower()
+    coding: Coding | None = next((each for each in _AVAILABLE if name == each), None)
+    if coding is None:
+        raise BodyUnread(f"Content-Encoding {named!r:.60} is not accepted here: send one of {', '.join(_AVAILABLE)}")
+    decoder = Decoder(coding, bound)
     received, sent = bytearray(), 0
     try:
         async for part in request.stream():
@@ -222,14 +179,6 @@ def check_values(body: bytes | bytearray) -> None:
 def _seems_too_much(body: bytes | bytearray) -> bool:
     """Whether a JSON text has too many marks of values; those in its strings count too."""
     return sum(map(body.count, (b"[", b"{", b":"))) > VALUES or body.count(b",") > _ITEMS
-
-
-def _coding(named: str) -> Coding:
-    name = named.strip().lower()
-    for coding in _AVAILABLE:
-        if name == coding:
-            return coding
-    raise BodyUnread(f"Content-Encoding {named!r:.60} is not accepted here: send one of {', '.join(_AVAILABLE)}")
 
 
 # A body in msgpack, decoded within bounds.

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from starlette.types import Receive, Scope, Send
 
-from gateway.config.model import GatewayConfig
-from gateway.context.result_store import ResultStore
+from gateway.config.gateway_config import GatewayConfig
+from gateway.context.large_result_store import ResultStore
 from gateway.errors import MapUnknown, OwnerGone, ReplicaBusy
 from gateway.escape import escape_text
 from gateway.observe.audit import Audit
@@ -24,16 +24,15 @@ from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from gateway.protocol.headers import VERSION_HEADER
 from gateway.protocol.messages import Request, parse_message
-from gateway.proxy.caller import Principal, ShareRule
+from gateway.proxy.caller import Principal
 from gateway.proxy.catalog import ListChange
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
+from gateway.proxy.shares import ShareRule
 from gateway.replicas import ALONE, Replica, Replicas
-from gateway.serve.auth.identity import principal_of
-from gateway.serve.http.errors import replay_body
-from gateway.serve.http.request_layers import LATE
-from gateway.serve.http.request_parts import headers_of
-from gateway.serve.mcp.core import McpCore, Subscriptions
+from gateway.serve.http.error_answers import replay_body
+from gateway.serve.http.middleware import LATE
+from gateway.serve.http.request_parts import headers_of, principal_of
 from gateway.serve.mcp.http import (
     RETRY_AFTER,
     SESSION_HEADER,
@@ -47,11 +46,12 @@ from gateway.serve.mcp.http import (
 from gateway.serve.mcp.http_modern import ModernHttp
 from gateway.serve.mcp.http_session import SessionLimits
 from gateway.serve.mcp.http_sessions import HttpSessions, LeftEvents
-from gateway.serve.mcp.ids import MAP_HEADER, ClientIds, SessionMaps
-from gateway.serve.mcp.old_sessions import OLD_PATH, OldSessions, named_session
+from gateway.serve.mcp.http_sse import OLD_PATH, OldSessions, named_session
+from gateway.serve.mcp.large_result_links import ResultLinks
+from gateway.serve.mcp.methods import McpCore, Subscriptions
 from gateway.serve.mcp.outbox import Losses
 from gateway.serve.mcp.recorder import Recorder
-from gateway.serve.mcp.result_links import ResultLinks
+from gateway.serve.mcp.result_ids import MAP_HEADER, ClientIds, SessionMaps
 from gateway.serve.mcp.sessions import McpSession
 from gateway.serve.mcp.stdio_client import StdioClient, claim_stdio
 from gateway.shared import Shared

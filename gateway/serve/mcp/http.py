@@ -18,10 +18,10 @@ from gateway.deadlines import Deadline, Deadlines
 from gateway.errors import RequestInvalid
 from gateway.protocol.messages import INVALID_REQUEST
 from gateway.proxy.caller import Principal
-from gateway.serve.http.errors import SOON
-from gateway.serve.http.request_layers import LATE
+from gateway.serve.http.error_answers import RETRY_SOON
+from gateway.serve.http.middleware import LATE
 from gateway.serve.http.request_parts import check_values, media_type
-from gateway.serve.mcp.core import error_answer
+from gateway.serve.mcp.methods import error_answer
 from gateway.serve.mcp.outbox import Stream
 from leaf_sdk.vocab import TokenMap
 
@@ -33,7 +33,7 @@ PING: Final = 15.0
 """Seconds of silence after which a stream sends a ping."""
 _LOOK: Final = 0.1
 """Seconds that a request may take before we check whether its client is still connected."""
-RETRY_AFTER: Final = tuple((name.encode(), value.encode()) for name, value in SOON.items())
+RETRY_AFTER: Final = tuple((name.encode(), value.encode()) for name, value in RETRY_SOON.items())
 """Header of a refusal that is only temporary."""
 STOPPING: Final = "the gateway is stopping; try again"
 _PING_FRAME: Final = b": ping\n\n"

@@ -27,8 +27,7 @@ from gateway.protocol.messages import INVALID_REQUEST, Malformed, Notification, 
 from gateway.proxy.bridge import PARKED, is_parked, unknown_state
 from gateway.proxy.caller import Principal
 from gateway.replicas import Replica, Replicas
-from gateway.serve.http.errors import replay_body
-from gateway.serve.mcp.core import McpCore, WrittenAnswer, error_answer
+from gateway.serve.http.error_answers import replay_body
 from gateway.serve.mcp.http import (
     RETRY_AFTER,
     HttpReply,
@@ -39,8 +38,9 @@ from gateway.serve.mcp.http import (
     send_empty,
     send_frame,
 )
+from gateway.serve.mcp.large_result_links import no_result, result_name
+from gateway.serve.mcp.methods import McpCore, WrittenAnswer, error_answer
 from gateway.serve.mcp.outbox import Outbox
-from gateway.serve.mcp.result_links import no_result, result_name
 from gateway.serve.mcp.sessions import enveloped_call
 
 _ALLOW: Final = ((b"allow", b"POST"),)

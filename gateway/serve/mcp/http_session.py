@@ -24,10 +24,11 @@ from gateway.protocol.messages import (
     RpcMessage,
     parse_message,
 )
-from gateway.proxy.caller import Principal, Shares
-from gateway.serve.mcp.core import CANCELLED, OWN_NOTIFICATIONS, McpCore, error_answer
+from gateway.proxy.caller import Principal
+from gateway.proxy.shares import Shares
 from gateway.serve.mcp.event_streams import EventHistory, EventLog, EventStream
 from gateway.serve.mcp.http import HttpRequest
+from gateway.serve.mcp.methods import CANCELLED, OWN_NOTIFICATIONS, McpCore, error_answer
 from gateway.serve.mcp.outbox import Stream
 from gateway.serve.mcp.sessions import McpSession, session_call
 from leaf_sdk.vocab import TokenMap

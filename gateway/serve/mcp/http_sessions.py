@@ -20,7 +20,6 @@ from gateway.protocol.headers import ERROR_STATUS, VERSION_HEADER, mismatch
 from gateway.protocol.lines import encode_message
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_REQUEST, Request
 from gateway.serve.auth.identity import is_limited, refusal_over_limit
-from gateway.serve.mcp.core import McpCore, check_greeting, error_answer
 from gateway.serve.mcp.event_streams import EventLog, stream_name
 from gateway.serve.mcp.http import (
     EVENTS,
@@ -46,6 +45,7 @@ from gateway.serve.mcp.http_session import (
     place_of,
     read_post,
 )
+from gateway.serve.mcp.methods import McpCore, check_greeting, error_answer
 from gateway.shared import Shared, StoreBounds
 
 # The events that sessions have left in the shared store, for clients that come back after their replica is gone.

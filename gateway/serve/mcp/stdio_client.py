@@ -32,7 +32,7 @@ from gateway.protocol.messages import (
     parse_message,
 )
 from gateway.proxy.caller import ANYBODY
-from gateway.serve.mcp.core import OWN_NOTIFICATIONS, McpCore, check_greeting, error_answer
+from gateway.serve.mcp.methods import OWN_NOTIFICATIONS, McpCore, check_greeting, error_answer
 from gateway.serve.mcp.outbox import HeldStream, Outbox
 from gateway.serve.mcp.sessions import ClientCall, McpSession, enveloped_call, session_call
 

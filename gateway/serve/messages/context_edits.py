@@ -13,7 +13,7 @@ from pydantic import Field
 from gateway.agent.compaction import Compaction
 from gateway.context.history.shortening import Clearing
 from gateway.escape import escape_text
-from gateway.serve.generation.fields import ApiModel, checked_part
+from gateway.serve.generation.request_fields import ApiModel, checked_part
 
 _EDITS: Final = 16
 _NAMES: Final = 1024

@@ -25,10 +25,9 @@ from gateway.engine.pool.pool import EnginePool
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import ContextExceeded, EngineError, GatewayError
 from gateway.observe.metrics import Metrics
-from gateway.serve.auth.identity import principal_of
 from gateway.serve.generation.answers import Answering, ApiForm, Chunk, StreamedAnswer, WholeAnswer
-from gateway.serve.http.errors import new_request_id, speaks_anthropic
-from gateway.serve.http.request_parts import must_be_json, read_body
+from gateway.serve.http.error_answers import speaks_anthropic
+from gateway.serve.http.request_parts import must_be_json, new_request_id, principal_of, read_body
 from gateway.serve.messages.message_reply import MessageOptions, MessagesReply, Thinking, form_of
 from gateway.serve.messages.message_request import MessagesRequest, PromptFields
 

@@ -20,9 +20,9 @@ from typing import Any, Final, Literal
 from gateway.agent.events import AgentEvent, Compacted, Finished, GenerationFinished, ToolFinished
 from gateway.context.memory import RequestFigures
 from gateway.errors import ContextExceeded
-from gateway.serve.generation.account import Account
 from gateway.serve.generation.answers import ApiForm, Chunk
-from gateway.serve.http.errors import REQUEST_ID, anthropic_error, error_answer
+from gateway.serve.generation.codec_field import Account
+from gateway.serve.http.error_answers import REQUEST_ID, anthropic_error, error_answer
 from gateway.toolcalls.stream.output_events import (
     CallArguments,
     CallClosed,

@@ -17,7 +17,7 @@ from gateway.context.history.shortening import ClearedHistory, with_cleared_resu
 from gateway.engine.interface import Message, Sampling
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
-from gateway.serve.generation.fields import (
+from gateway.serve.generation.request_fields import (
     FAIL_FAST,
     MOST_TEMPERATURE,
     ApiModel,
@@ -39,7 +39,7 @@ from gateway.serve.generation.request_options import (
 )
 from gateway.serve.messages.context_edits import CompactNow, ContextEdits, ContextManagement
 from gateway.serve.messages.input_messages import read_messages
-from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.formats.structured_output import AnswerForm
 from gateway.toolcalls.schema.spec import ToolSpec
 
 # The tools of a request to `/v1/messages`, sorted by who runs them.

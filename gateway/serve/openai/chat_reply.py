@@ -6,7 +6,7 @@ OpenAI's shape has no place for (where a result's ids came from, what the KV cac
 and no engine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,10 +21,11 @@ from gateway.agent.events import (
     ToolFinished,
 )
 from gateway.context.memory import RequestFigures
-from gateway.serve.generation.account import Account, Spell, logprob_entry
 from gateway.serve.generation.answers import ApiForm, Chunk, Reply
-from gateway.serve.http.errors import error_answer, new_request_id
-from gateway.serve.openai.chat_request import CallShapes
+from gateway.serve.generation.codec_field import Account, Spell, logprob_entry
+from gateway.serve.generation.request_options import input_of
+from gateway.serve.http.error_answers import error_answer
+from gateway.serve.http.request_parts import new_request_id
 from gateway.toolcalls.stream.output_events import (
     CallArguments,
     CallClosed,
@@ -33,7 +34,62 @@ from gateway.toolcalls.stream.output_events import (
     Diagnostic,
     Event,
     Reasoning,
+    event_delta,
 )
+
+# The shapes of calls in a chat completion: of functions, of free-form tools, and the old one of an answer's only call.
+#
+# The input of a free-form tool is known only when the call is whole: until then the model writes JSON that encodes it.
+# Source: OpenAI's API reference, "Create chat completion" (`custom` tools; `functions` and `function_call`). Pure.
+
+_OLD_REASONS: Final = {"tool_calls": "function_call"}
+
+
+class CallShapes:
+    """How the calls of one answer are shown."""
+
+    def __init__(self, free_form: Collection[str] = (), *, old: bool = False) -> None:
+        """`free_form`: names of the client's free-form tools. `old`: the client sent `functions`."""
+        self._free_form = free_form
+        self._old = old
+        self._open: set[int] = set()
+        """Calls of free-form tools that are not whole yet."""
+
+    def delta(self, event: Event) -> Chunk | None:
+        """An event's delta; None for one that has none."""
+        match event:
+            case CallStarted(name=name) if self._old:
+                return {"function_call": {"name": name, "arguments": ""}}
+            case CallArguments(fragment=fragment) if self._old:
+                return {"function_call": {"arguments": fragment}}
+            case CallStarted(index, call_id, name) if name in self._free_form:
+                self._open.add(index)
+                custom = {"name": name, "input": ""}
+                return {"tool_calls": [{"index": index, "id": call_id, "type": "custom", "custom": custom}]}
+            case CallArguments(index=index) if index in self._open:
+                return None
+            case CallClosed(index=index, arguments=arguments) if index in self._open:
+                self._open.discard(index)
+                return {"tool_calls": [{"index": index, "custom": {"input": input_of(arguments)}}]}
+            case _:
+                return event_delta(event)
+
+    def message(self, calls: list[Chunk]) -> Chunk:
+        """The fields of a whole message for its calls, which are given in the shape of functions."""
+        if not calls:
+            return {}
+        return {"function_call": calls[0]["function"]} if self._old else {"tool_calls": list(map(self._whole, calls))}
+
+    def _whole(self, call: Chunk) -> Chunk:
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
+        if name not in self._free_form:
+            return call
+        return {"id": call["id"], "type": "custom", "custom": {"name": name, "input": input_of(arguments)}}
+
+    def reason(self, reason: str) -> str:
+        """Why the answer ended, in the words of the shape."""
+        return _OLD_REASONS.get(reason, reason) if self._old else reason
+
 
 # How the OpenAI API writes its streams and its errors.
 
@@ -75,13 +131,16 @@ class ChatReply(OpenAiReply):
         answer_id: str = "",
         spell: Spell | None = None,
         shapes: CallShapes | None = None,
+        streams: bool = True,
     ) -> None:
         """Start a reply.
 
         `prompt_ids`: None unless the client wants ids. `ignored`: fields without effect. `spell` returns an id's bytes;
         None unless the client wants log probabilities. `shapes`: how calls are shown; None: all are of functions.
+        `streams`: whether chunks are sent; otherwise only the whole answer is, and no chunk is made of its pieces.
         """
         self._shapes = shapes or CallShapes()
+        self._streams = streams
         self._spell = spell
         self._sent_logprobs: list[Chunk] = []
         self._unsent_logprobs: list[Chunk] = []
@@ -125,14 +184,9 @@ class ChatReply(OpenAiReply):
                 return []
             case Finished():
                 self._finished = event
-                return self._end(event)
+                return self._end(event) if self._streams else []
             case _:
                 return self._tell(event)
-
-    def _tell(self, event: Event) -> list[Chunk]:
-        self._keep(event)
-        delta = self._shapes.delta(event)
-        return [] if delta is None else [self._chunk(delta)]
 
     def _splice(self, event: IdsSpliced) -> list[dict[str, Any]]:
         """Ids that the model did not write, and where they belong in `token_ids`."""
@@ -143,8 +197,8 @@ class ChatReply(OpenAiReply):
         self._spliced += spliced
         return spliced
 
-    def _keep(self, event: Event) -> None:
-        """Keep what the whole answer needs of the parser's events."""
+    def _tell(self, event: Event) -> list[Chunk]:
+        """Keep what the whole answer needs of an event of the parser's; return the chunks for it."""
         match event:
             case Content(text):
                 self._texts["content"].append(text)
@@ -160,6 +214,8 @@ class ChatReply(OpenAiReply):
                 self._account.add(event)
                 if kind == "truncated" and index is not None:
                     self._cut.add(index)
+        delta = self._shapes.delta(event) if self._streams else None
+        return [] if delta is None else [self._chunk(delta)]
 
     def completion(self) -> Chunk:
         """The whole answer. Call it after feeding `Finished`."""
@@ -251,7 +307,7 @@ class ChoicesReply(OpenAiReply):
             return chunks
         self._finished.append(event)
         self._at += 1
-        if self._at < len(self._replies):
+        if self._at < len(self._replies) or not chunks:
             return chunks
         if not self._usage_chunk:
             return [*chunks[:-1], {**chunks[-1], "usage": self._usage()}]

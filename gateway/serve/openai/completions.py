@@ -21,11 +21,18 @@ from gateway.config import LimitsConfig
 from gateway.engine.pool.pool import EnginePool
 from gateway.errors import EngineError, GatewayError, RequestInvalid
 from gateway.observe.metrics import Metrics
-from gateway.serve.auth.identity import principal_of
 from gateway.serve.codec.frames import FrameResponder
 from gateway.serve.generation.answers import Answering, ApiForm, Chunk, StreamedAnswer, WholeAnswer
-from gateway.serve.generation.fields import HINTS, OTHER_GRAMMARS, GenerationFields, Ids, invalid
-from gateway.serve.http.request_parts import ITEMS, BodyUnread, media_type, must_be_json, read_body, unpack
+from gateway.serve.generation.request_fields import HINTS, OTHER_GRAMMARS, GenerationFields, Ids, invalid
+from gateway.serve.http.request_parts import (
+    ITEMS,
+    BodyUnread,
+    media_type,
+    must_be_json,
+    principal_of,
+    read_body,
+    unpack,
+)
 from gateway.serve.openai.chat_reply import OpenAiReply, event_bytes, openai_form, usage_of
 from gateway.toolcalls.stream.output_events import Content
 from leaf_sdk.vocab import TokenMap
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
 # What a client may send to `POST /v1/completions`, checked and turned into the agent's terms.
 #
 # OpenAI's older shape, whose prompt is a text or ids; fields that we can't honour are refused by name. Knows nothing of
-# HTTP. Fields that it shares with chats are in `serve/generation/fields.py`.
+# HTTP. Fields that it shares with chats are in `serve/generation/request_fields.py`.
 
 
 def _one_of(prompt: Any) -> Any:

@@ -18,18 +18,16 @@ from gateway.agent import Agent
 from gateway.agent.generate.engine_spans import plain_span
 from gateway.config import LimitsConfig
 from gateway.context.history.template_messages import check_length
-from gateway.engine.pool.members import key_of
+from gateway.engine.pool.engine_choice import key_of
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineRefused, GatewayError, RequestInvalid
-from gateway.serve.auth.identity import principal_of
 from gateway.serve.generation.answers import Chunk
-from gateway.serve.generation.fields import FAIL_FAST, Ids, RequestModel
-from gateway.serve.http.errors import error_body
-from gateway.serve.http.request_parts import must_be_json, read_body
-from gateway.serve.openai.chat import open_chat
+from gateway.serve.generation.request_fields import FAIL_FAST, Ids, RequestModel
+from gateway.serve.http.error_answers import error_body
+from gateway.serve.http.request_parts import must_be_json, principal_of, read_body
+from gateway.serve.openai.chat import ChatRequest, open_chat
 from gateway.serve.openai.chat_reply import openai_form
-from gateway.serve.openai.chat_request import ChatRequest
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing

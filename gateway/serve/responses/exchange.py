@@ -18,7 +18,6 @@ from gateway.agent import Agent, AnswerOptions, Conversation, ToolChoice, ToolSc
 from gateway.agent.compaction import CompactableAnswer, Compaction
 from gateway.agent.events import Emit, Finished
 from gateway.agent.turn import NO_MORE
-from gateway.engine.control_tokens import spelled
 from gateway.engine.interface import Message
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import Principal
@@ -32,6 +31,7 @@ from gateway.serve.responses.response_store import Responses, Stored
 from gateway.serve.responses.response_tools import RequestTools, add_found, add_tools, read_tools
 from gateway.serve.responses.transcript import CallToApprove, Transcript, TranscriptReader
 from gateway.toolcalls.stream.output_events import CallClosed
+from gateway.toolcalls.stream.spelling import spelled
 
 # Text that a client keeps for the gateway: the model's reasoning, where the client keeps the conversation itself.
 #

@@ -18,10 +18,9 @@ from gateway.errors import EngineError, GatewayError, NotAnswered, ReplicaBusy, 
 from gateway.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.replicas import ALONE, Replica, Replicas
-from gateway.serve.auth.identity import principal_of
 from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
-from gateway.serve.http.errors import ReplicaAnswer
-from gateway.serve.http.request_parts import must_be_json, read_body
+from gateway.serve.http.error_answers import ReplicaAnswer
+from gateway.serve.http.request_parts import must_be_json, principal_of, read_body
 from gateway.serve.responses.exchange import ResponseExchange, ResponsesState, Seal
 from gateway.serve.responses.input_history import shown
 from gateway.serve.responses.items import ApprovedCalls, name_in, named_by

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, TypeVar
 from gateway.agent.events import AgentEvent, Compacted, ContentSampled, Finished, GenerationFinished, ToolFinished
 from gateway.context.memory import RequestFigures
 from gateway.escape import cut_text
-from gateway.serve.generation.account import Account, Spell, logprob_entry
-from gateway.serve.http.errors import error_answer
+from gateway.serve.generation.codec_field import Account, Spell, logprob_entry
+from gateway.serve.http.error_answers import error_answer
 from gateway.serve.responses.items import Item, MadeCall, NewName, Sign, Summary, approval_request_id, packed_summary
 from gateway.serve.responses.output import (
     ApprovalWriter,

@@ -17,7 +17,7 @@ from gateway.agent.compaction import Compaction
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
 from gateway.serve.generation.answers import ApiForm
-from gateway.serve.generation.fields import ApiModel, SamplingFields
+from gateway.serve.generation.request_fields import ApiModel, SamplingFields
 from gateway.serve.generation.request_options import (
     MOST_TOOLS,
     GatewayTools,
@@ -26,8 +26,8 @@ from gateway.serve.generation.request_options import (
     read_form,
     thinking_options,
 )
-from gateway.serve.http.errors import error_answer
-from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.serve.http.error_answers import error_answer
+from gateway.toolcalls.formats.structured_output import AnswerForm
 
 _INCLUDED: Final = 64
 _SHOWN: Final = 64

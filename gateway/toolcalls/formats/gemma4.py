@@ -15,15 +15,14 @@ from gateway.toolcalls.grammar.gbnf import Grammar, one_of
 from gateway.toolcalls.grammar.raw import NestedRules, raw_text
 from gateway.toolcalls.grammar.schema_walk import bounds, length_bounds
 from gateway.toolcalls.grammar.schemas import value_rules
-from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.combinators import Array, Closer, Variants
 from gateway.toolcalls.nodes.json_nodes import surroundings
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Aside, Prose, Thought
-from gateway.toolcalls.nodes.readers import Capture, First, Lit, Marker, Node, Space, Steps
+from gateway.toolcalls.nodes.readers import Capture, First, Lit, Marker, Node, Seq, Space, Steps
 from gateway.toolcalls.nodes.regions import CallNode, Calls, MarkedRegion
-from gateway.toolcalls.nodes.series import Array, Closer, Variants
 from gateway.toolcalls.nodes.typed import read_literal
-from gateway.toolcalls.schema.kinds import mapping_of
+from gateway.toolcalls.schema.json_types import mapping_of
 from gateway.toolcalls.schema.merge import Schema, listed
 from gateway.toolcalls.stream.cursor import Cursor
 from gateway.toolcalls.stream.spelling import Spelling

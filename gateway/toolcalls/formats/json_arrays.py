@@ -3,13 +3,12 @@ Mistral, Nemotron Nano and Phi-4-mini.
 """
 
 from gateway.toolcalls.formats.format import Format
-from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.combinators import Array, MaybeMissing, OptionalMarker, Series, Variants, unwritten
 from gateway.toolcalls.nodes.json_nodes import Json, KeyedCall
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Space, Start
+from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Seq, Space, Start
 from gateway.toolcalls.nodes.regions import Bare, CallNode, Calls, MarkedRegion
-from gateway.toolcalls.nodes.series import Array, MaybeMissing, OptionalMarker, Series, Variants, unwritten
 
 # Nemotron Nano v2, Apriel, Hunyuan, Jamba, MiniMax M1: a list of calls between two markers, after reasoning.
 #

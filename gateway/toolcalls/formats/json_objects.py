@@ -2,14 +2,13 @@
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.tagged_arguments import FUNCTION_CALL
-from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.combinators import Array, Nothing, OptionalMarker, Series, Variants
 from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.objects import bare_object, call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.python_call import PythonCall
-from gateway.toolcalls.nodes.readers import Capture, IgnoredWord, Lit, Marker, Space, Start
+from gateway.toolcalls.nodes.readers import Capture, IgnoredWord, Lit, Marker, Seq, Space, Start
 from gateway.toolcalls.nodes.regions import Bare, CallNode, Calls, LeadingRegion, MarkedRegion
-from gateway.toolcalls.nodes.series import Array, Nothing, OptionalMarker, Series, Variants
 
 # Hermes, Qwen2.5, Qwen3, QwQ, Granite 4, Bielik, MiMo-VL: JSON between `<tool_call>` markers, after reasoning if any.
 #

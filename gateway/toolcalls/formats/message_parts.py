@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.nodes.channels import Harmony, HarmonyCall, Header, peek_after, peek_header
-from gateway.toolcalls.nodes.combinators import Choice, Seq, pick
+from gateway.toolcalls.nodes.combinators import Choice, OptionalMarker, Series, pick, unwritten
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Passage, Prose, Thought
-from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Space, Steps, Until
+from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Seq, Space, Steps, Until
 from gateway.toolcalls.nodes.regions import Bare, CallNode, Calls, MarkedRegion
-from gateway.toolcalls.nodes.series import OptionalMarker, Series, unwritten
 from gateway.toolcalls.nodes.tagged import Parameters, TagName, invoke_call, invoke_shape
 from gateway.toolcalls.nodes.typed import RawEnding
-from gateway.toolcalls.schema.kinds import ALL
+from gateway.toolcalls.schema.json_types import ALL
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 
 # gpt-oss and LLM-jp 4.1: messages in channels; a recipient in the header makes a message a call.

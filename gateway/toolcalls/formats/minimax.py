@@ -14,15 +14,14 @@ from typing import Any
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.raw import ITEM, ElementRules
-from gateway.toolcalls.nodes.combinators import Seq, lacks_rest, maybe, pick
+from gateway.toolcalls.nodes.combinators import Array, Closer, OptionalMarker, Variants, lacks_rest, maybe, pick
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Space, Steps
+from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Seq, Space, Steps
 from gateway.toolcalls.nodes.regions import Bare, CallNode, Calls, MarkedRegion
-from gateway.toolcalls.nodes.series import Array, Closer, OptionalMarker, Variants
 from gateway.toolcalls.nodes.tagged import TagName, invoke_call, invoke_shape, read_head
 from gateway.toolcalls.nodes.typed import RawEnding, as_json, read_text, read_value
-from gateway.toolcalls.schema.kinds import ALL, STRING, Kinds, every_option, kinds_of, mapping_of
+from gateway.toolcalls.schema.json_types import ALL, STRING, Kinds, every_option, kinds_of, mapping_of
 from gateway.toolcalls.schema.merge import Schema
 from gateway.toolcalls.stream.cursor import Cursor
 

@@ -5,12 +5,23 @@ from dataclasses import dataclass
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.grammar.gbnf import Grammar
-from gateway.toolcalls.nodes.combinators import Choice, Seq
+from gateway.toolcalls.nodes.combinators import Choice, OptionalMarker, Series, Variants, unwritten
 from gateway.toolcalls.nodes.json_nodes import Json, JsonObject
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.readers import Capture, First, Lit, Marker, Node, Space, Start, Steps, is_name, read_until
+from gateway.toolcalls.nodes.readers import (
+    Capture,
+    First,
+    Lit,
+    Marker,
+    Node,
+    Seq,
+    Space,
+    Start,
+    Steps,
+    is_name,
+    read_until,
+)
 from gateway.toolcalls.nodes.regions import Bare, CallNode, Calls, LeadingRegion, MarkedRegion
-from gateway.toolcalls.nodes.series import OptionalMarker, Series, Variants, unwritten
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.stream.spelling import Spelling
 

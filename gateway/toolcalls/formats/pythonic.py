@@ -8,13 +8,12 @@ quotes inside a string are read.
 """
 
 from gateway.toolcalls.formats.format import Format
-from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.combinators import Array, Closer, OptionalMarker, Series, Variants
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.python_call import CallList, FinalList, PythonCall
-from gateway.toolcalls.nodes.readers import Space
+from gateway.toolcalls.nodes.readers import Seq, Space
 from gateway.toolcalls.nodes.regions import Bare, CallNode, LeadingRegion, MarkedRegion
-from gateway.toolcalls.nodes.series import Array, Closer, OptionalMarker, Series, Variants
 
 _CALLS = Series(CallNode(PythonCall()), ", ")
 _ANY = CallList(_CALLS)

@@ -63,12 +63,11 @@ from gateway.toolcalls.formats.tagged_arguments import (
     SEED_OSS,
     STEP_3,
 )
-from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.combinators import Array, OptionalMarker, Series, Variants
 from gateway.toolcalls.nodes.objects import bare_object, call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.readers import Space
+from gateway.toolcalls.nodes.readers import Seq, Space
 from gateway.toolcalls.nodes.regions import Bare, Calls, MarkedRegion
-from gateway.toolcalls.nodes.series import Array, OptionalMarker, Series, Variants
 from gateway.toolcalls.schema.spec import ToolSpec
 
 # The format that a chat template's own text teaches: calls as JSON objects, bare, in a list, or between two tags.

@@ -3,16 +3,24 @@
 from typing import Literal
 
 from gateway.toolcalls.formats.format import Format
-from gateway.toolcalls.nodes.combinators import Seq, maybe
+from gateway.toolcalls.nodes.combinators import (
+    Array,
+    Closer,
+    Nothing,
+    OptionalMarker,
+    Series,
+    Variants,
+    maybe,
+    unwritten,
+)
 from gateway.toolcalls.nodes.json_nodes import JsonObject
 from gateway.toolcalls.nodes.objects import call_object
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Space, Start
+from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Seq, Space, Start
 from gateway.toolcalls.nodes.regions import Bare, CallNode, Calls, MarkedRegion
-from gateway.toolcalls.nodes.series import Array, Closer, Nothing, OptionalMarker, Series, Variants, unwritten
 from gateway.toolcalls.nodes.tagged import Parameters, TagName
 from gateway.toolcalls.nodes.typed import RawEnding
-from gateway.toolcalls.schema.kinds import ALL
+from gateway.toolcalls.schema.json_types import ALL
 
 # DeepSeek V3.2, V4 and V4.1: calls in DSML tags; each argument says whether it is a string.
 #

@@ -13,11 +13,11 @@ from itertools import combinations
 from typing import Any, Final
 
 from gateway.toolcalls.grammar.gbnf import MAX_COUNT, MAX_COUNTED, Grammar
-from gateway.toolcalls.grammar.held import check_keywords, check_plain, check_together, refuse
 from gateway.toolcalls.grammar.schema_walk import MAX_VISITS, SchemaWalk, kinds
 from gateway.toolcalls.grammar.schemas import JsonRules, schema_rules
-from gateway.toolcalls.schema.keywords import excess, parts
-from gateway.toolcalls.schema.kinds import ALL, mapping_of, resolve
+from gateway.toolcalls.grammar.supported_keywords import check_keywords, check_plain, check_together, refuse
+from gateway.toolcalls.schema.json_types import ALL, mapping_of
+from gateway.toolcalls.schema.keywords import excess, parts, resolve
 from gateway.toolcalls.schema.merge import (
     MAX_ALTERNATIVES,
     MAX_PARTS,

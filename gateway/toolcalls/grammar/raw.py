@@ -9,7 +9,7 @@ from gateway.toolcalls.grammar.gbnf import Grammar, one_of, text_without
 from gateway.toolcalls.grammar.patterns import PlainText, pattern_rules
 from gateway.toolcalls.grammar.schema_walk import SchemaWalk, bounds, kinds, length_bounds
 from gateway.toolcalls.grammar.schemas import value_rules
-from gateway.toolcalls.schema.kinds import ALL, kinds_of, mapping_of
+from gateway.toolcalls.schema.json_types import ALL, kinds_of, mapping_of
 from gateway.toolcalls.schema.merge import Schema, alternatives, parts_of
 
 # Values without quotes to GBNF: what a model may write between the tags of an argument.

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from gateway.toolcalls.grammar.gbnf import Grammar
-from gateway.toolcalls.schema.kinds import ALL, mapping_of, named_kinds
+from gateway.toolcalls.schema.json_types import ALL, mapping_of, named_kinds
 from gateway.toolcalls.schema.merge import Parts, Schema, alternatives, is_number, listed, parts_of, united
 
 MAX_VISITS = 10_000

@@ -23,7 +23,7 @@ from gateway.toolcalls.grammar.numbers import (
 )
 from gateway.toolcalls.grammar.patterns import JsonText, pattern_rules
 from gateway.toolcalls.grammar.schema_walk import MAX_KEYS, SchemaWalk, bounds, kinds, length_bounds, unnamed
-from gateway.toolcalls.schema.kinds import ALL, mapping_of
+from gateway.toolcalls.schema.json_types import ALL, mapping_of
 from gateway.toolcalls.schema.merge import Schema, listed, parts_of
 
 # The rules that all schemas share: JSON's own values, and keys that are not among given ones.

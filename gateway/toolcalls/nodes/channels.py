@@ -5,12 +5,11 @@ from collections.abc import Collection, Generator
 from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import Grammar, text_without
-from gateway.toolcalls.nodes.combinators import Choice, Seq, pick
+from gateway.toolcalls.nodes.combinators import Choice, pick, unwritten
 from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.passages import Passage
-from gateway.toolcalls.nodes.readers import MAX_WORD, Lit, Marker, Node, Reasoned, Space, Steps, skip_until
+from gateway.toolcalls.nodes.readers import MAX_WORD, Lit, Marker, Node, Reasoned, Seq, Space, Steps, skip_until
 from gateway.toolcalls.nodes.regions import Bare, CallNode
-from gateway.toolcalls.nodes.series import unwritten
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor, TextChannel
 
 # Nodes for messages that begin with a header, which names a recipient and says what the text after it is.

@@ -13,12 +13,12 @@ from typing import Literal
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.nodes.combinators import lacks_closer
 from gateway.toolcalls.nodes.readers import MAX_WORD, First, Node, Steps, read_space, take_one
-from gateway.toolcalls.schema.kinds import NUMBERS, KindsInside, mapping_of
+from gateway.toolcalls.schema.json_types import NUMBERS, KindsInside, mapping_of
 from gateway.toolcalls.schema.merge import listed
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.stream.spelling import Spelling
+from gateway.toolcalls.values.json_repair import MendingScanner, mended
 from gateway.toolcalls.values.json_scanner import JsonScanner, Scan
-from gateway.toolcalls.values.mended import MendingScanner, mended
 from gateway.toolcalls.values.string_end import PathStep, Surroundings
 
 # Strings in a call's JSON that are held until they are whole: keys, and the tool's name.

@@ -8,10 +8,10 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 
 from gateway.toolcalls.grammar.gbnf import Grammar, text_without
-from gateway.toolcalls.nodes.combinators import Seq, maybe, pick
-from gateway.toolcalls.nodes.lookalikes import MAX_TRIED, OPENERS, read_lookalike
-from gateway.toolcalls.nodes.readers import MAX_WORD, Marker, Node, Reasoned, Space, Steps, Until, read_space
+from gateway.toolcalls.nodes.combinators import maybe, pick
+from gateway.toolcalls.nodes.readers import MAX_WORD, Marker, Node, Reasoned, Seq, Space, Steps, Until, read_space
 from gateway.toolcalls.nodes.regions import Bare, MarkedRegion
+from gateway.toolcalls.nodes.unmarked_calls import MAX_TRIED, OPENERS, read_lookalike
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor, TextChannel
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.raw import arguments_in_order, python_value
 from gateway.toolcalls.nodes.combinators import lacks_closer, pick, skip_spare
-from gateway.toolcalls.nodes.lookalikes import WrittenCall, loaded, report_calls
 from gateway.toolcalls.nodes.readers import MAX_WORD, First, Lit, Node, Space, Steps, read_space, take_one
 from gateway.toolcalls.nodes.regions import Bare, RegionTooLong
 from gateway.toolcalls.nodes.typed import read_literal
-from gateway.toolcalls.schema.kinds import mapping_of
+from gateway.toolcalls.nodes.unmarked_calls import WrittenCall, loaded, report_calls
+from gateway.toolcalls.schema.json_types import mapping_of
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.stream.spelling import Spelling
 from gateway.toolcalls.values.atoms import PYTHON_CALL

@@ -106,6 +106,48 @@ class Marker(Lit):
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True, init=False)
+class Seq(Node):
+    """One node after another; a bare text is a literal."""
+
+    nodes: tuple[Node, ...]
+
+    def __init__(self, *nodes: Node | str) -> None:
+        object.__setattr__(self, "nodes", tuple(Lit(node) if isinstance(node, str) else node for node in nodes))
+
+    @property
+    def nullable(self) -> bool:
+        """Whether all of it may be missing."""
+        return all(node.nullable for node in self.nodes)
+
+    def first(self, spelling: Spelling) -> First:
+        """Return what the first nodes can begin with, up to the first node that can't be missing."""
+        texts: list[str] = []
+        for node in self.nodes:
+            first = node.first(spelling)
+            if first is None:
+                return None
+            texts.extend(first)
+            if not node.nullable:
+                return tuple(texts)
+        return None
+
+    def run(self, at: Cursor) -> Steps:
+        """Run the nodes in order; stop at the first that fails."""
+        for node in self.nodes:
+            if not (yield from node.run(at)):
+                return False
+        return True
+
+    def grammar(self, g: Grammar) -> str:
+        """Write the nodes side by side."""
+        return " ".join(filter(None, (node.grammar(g) for node in self.nodes)))
+
+    def children(self) -> tuple[Node, ...]:
+        """Return the nodes."""
+        return self.nodes
+
+
 @dataclass(frozen=True, slots=True)
 class Space(Node):
     """Any whitespace, or none. `canonical` is what the grammar writes."""

@@ -8,8 +8,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import MAX_CALLS, Grammar
-from gateway.toolcalls.nodes.combinators import Many, Seq, pick, skip_spare
-from gateway.toolcalls.nodes.readers import First, Marker, Node, Space, Steps, read_space, skip_until, walk
+from gateway.toolcalls.nodes.combinators import Many, pick, skip_spare
+from gateway.toolcalls.nodes.readers import First, Marker, Node, Seq, Space, Steps, read_space, skip_until, walk
 from gateway.toolcalls.stream.cursor import Cursor
 from gateway.toolcalls.stream.spelling import Spelling
 from gateway.toolcalls.values.json_scanner import missing_end

@@ -13,12 +13,11 @@ from typing import Any
 
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.raw import arguments_in_order, raw_value
-from gateway.toolcalls.nodes.combinators import Seq, lacks_rest, pick
-from gateway.toolcalls.nodes.readers import MAX_WORD, First, Lit, Node, Space, Steps, is_name
+from gateway.toolcalls.nodes.combinators import OptionalMarker, lacks_rest, pick
+from gateway.toolcalls.nodes.readers import MAX_WORD, First, Lit, Node, Seq, Space, Steps, is_name
 from gateway.toolcalls.nodes.regions import CallNode
-from gateway.toolcalls.nodes.series import OptionalMarker
 from gateway.toolcalls.nodes.typed import RawEnding, as_json, read_text, read_value, unbroken
-from gateway.toolcalls.schema.kinds import ALL, STRING, Kinds, kinds_of, mapping_of
+from gateway.toolcalls.schema.json_types import ALL, STRING, Kinds, kinds_of, mapping_of
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.stream.spelling import Spelling
 

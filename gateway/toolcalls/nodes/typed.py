@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gateway.toolcalls.nodes.readers import MAX_WORD, Steps, read_space
-from gateway.toolcalls.schema.kinds import STRING, Kinds
+from gateway.toolcalls.schema.json_types import STRING, Kinds
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.values.atoms import PYTHON, ValueDialect, json_string
 from gateway.toolcalls.values.json_scanner import Scan

@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from gateway.toolcalls.schema.keywords import BY_NAME
-from gateway.toolcalls.schema.kinds import ALL, Kinds, followed, hinted_kind, kinds_of, mapping_of, named_kinds, resolve
+from gateway.toolcalls.schema.json_types import ALL, Kinds, followed, hinted_kind, kinds_of, mapping_of, named_kinds
+from gateway.toolcalls.schema.keywords import BY_NAME, resolve
 
 MAX_ALTERNATIVES = 64
 """Most plain schemas that one schema may give."""

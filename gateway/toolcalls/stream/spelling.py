@@ -1,11 +1,19 @@
-"""Token ids to text in which a marker can't be mistaken for its spelling, and the search for markers in it."""
+"""Token ids to text in which a marker can't be mistaken for its spelling, and the search for markers in it.
+
+Ids that clients are not shown have no text.
+"""
 
 import codecs
 import re
 from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Final, Protocol
+from weakref import WeakKeyDictionary
+
+from leaf_sdk.vocab import TokenMap
 
 # How a format's markers appear in the text of one vocabulary, and the search for them.
 #
@@ -103,16 +111,11 @@ def stand_ins(vocabulary: Vocabulary, markers: Iterable[str]) -> dict[str, tuple
     found: dict[str, tuple[int, str]] = {}
     for number, marker in enumerate(markers):
         token_id = vocabulary.special_tokens.get(marker)
-        if token_id is not None and _spells(vocabulary, token_id, marker):
-            found[marker] = token_id, chr(_FIRST_STAND_IN + number)
+        # A vocabulary may name an id that it does not have.
+        with suppress(KeyError):
+            if token_id is not None and vocabulary.token_bytes(token_id) == marker.encode():
+                found[marker] = token_id, chr(_FIRST_STAND_IN + number)
     return found
-
-
-def _spells(vocabulary: Vocabulary, token_id: int, marker: str) -> bool:
-    try:
-        return vocabulary.token_bytes(token_id) == marker.encode()
-    except KeyError:
-        return False
 
 
 class TokenReader:
@@ -190,3 +193,46 @@ class TokenReader:
         text = self._decoder.decode(data)
         self._between = not self._decoder.getstate()[0]
         return text
+
+
+# Which ids have no text for a client.
+#
+# Engines leave out a control token's text; ids have no text, so it is decided here. What a map calls special may also
+# be markup that the model was taught to answer with (`<answer>`), which engines show and a map does not tell apart: so
+# only tokens in the form of control tokens are hidden. An id that the map does not have has no text at all: a model's
+# vocabulary is often padded beyond its tokenizer's, and engines leave such ids out of the text too.
+
+_CONTROL: Final = re.compile(
+    r"<[|｜].*[|｜]>|\[\|.*\|\]|</?s>|<(?:unk|pad|bos|eos|start_of_turn|end_of_turn)>|\[/?INST\]", re.DOTALL
+)
+_FOUND: Final[WeakKeyDictionary[TokenMap, dict[str, int]]] = WeakKeyDictionary()
+"""The control tokens of each map, which may have thousands of special tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hidden:
+    """Some ids of a map, and all that it does not have."""
+
+    token_map: TokenMap
+    named: frozenset[int]
+
+    def __contains__(self, token_id: object) -> bool:
+        return token_id in self.named or (isinstance(token_id, int) and not self.token_map.has_id(token_id))
+
+
+def hidden_ids(token_map: TokenMap, shown: Iterable[str] = ()) -> Container[int]:
+    """Return the ids whose text is not shown.
+
+    `shown`: texts for which somebody waits, such as a format's markers; tokens that occur in them are not hidden.
+    """
+    found = _FOUND.get(token_map)
+    if found is None:
+        tokens = token_map.special_texts.items()
+        found = _FOUND[token_map] = {text: token_id for text, token_id in tokens if _CONTROL.fullmatch(text)}
+    waited = "\n".join(shown)
+    return _Hidden(token_map, frozenset(token_id for text, token_id in found.items() if text not in waited))
+
+
+def spelled(token_map: TokenMap, token_id: int) -> bytes:
+    """The bytes of a generated id: none for one that the map does not have."""
+    return token_map.token_bytes(token_id) if token_map.has_id(token_id) else b""

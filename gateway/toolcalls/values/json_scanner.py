@@ -3,7 +3,7 @@
 `scan` says up to where the text is known to be good; the text after that place is held (half an escape, a number that
 may go on) or wrong. It builds no values: arguments travel as the text that the model wrote. Knows nothing of cursors or
 calls. Source: RFC 8259, strictly: no control characters in strings, no trailing commas, no NaN. A quotation mark or a
-comma is good only if what follows it can follow: text that was passed on can't be taken back (`mended.py`).
+comma is good only if what follows it can follow: text that was passed on can't be taken back (`json_repair.py`).
 """
 
 import re

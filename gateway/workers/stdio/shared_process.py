@@ -15,12 +15,12 @@ from typing import Final, Protocol, cast
 import anyio
 from structlog.typing import FilteringBoundLogger
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.protocol.messages import is_json
-from gateway.proxy.transport.server_link import ServerLog
+from gateway.proxy.transport.interface import ServerLog
 from gateway.proxy.transport.stdio import hosted
 from gateway.proxy.transport.stdio.hosted import SHIFT, Wanted
 from gateway.proxy.transport.stdio.server_process import Child, Watchdog, run_child

@@ -32,10 +32,10 @@ from gateway.protocol.messages import (
     encode_response,
     parse_message,
 )
-from gateway.proxy.transport.server_link import CANCELLED
+from gateway.proxy.transport.interface import CANCELLED
 from gateway.proxy.transport.stdio.hosted import MESSAGE, SHARED, STRANGE, long_line
 from gateway.proxy.upstream.session.session import UPDATED, least_severe
-from gateway.workers.stdio.seats import NEVER_CANCELLED, OURS, Seat, Seats, Turns
+from gateway.workers.stdio.worker_requests import NEVER_CANCELLED, OURS, Seat, Seats, Turns
 
 # The handshake of one process with all workers: `initialize` is asked once, and every worker gets its answer.
 #

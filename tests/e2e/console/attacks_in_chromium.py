@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.context.compose.recall import Comparison
 from gateway.context.memory import Miss, RequestFigures
 

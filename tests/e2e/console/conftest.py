@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse
 from codec_console.mount import ConsoleMount
 from gateway.app.services import Services, open_services
 from gateway.config.access import ConsoleConfig
-from gateway.config.model import GatewayConfig, TokensConfig
+from gateway.config.gateway_config import GatewayConfig, TokensConfig
 from gateway.context.memory import (
     AnswerRecord,
     CallRecord,

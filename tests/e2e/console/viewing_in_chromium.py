@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Response, expect
 
-from gateway.config.model import ServeConfig
+from gateway.config.gateway_config import ServeConfig
 from gateway.context.compose.recall import Comparison
 from gateway.context.memory import Miss, RequestFigures
 from leaf_sdk.testing import tiny_map_bytes

@@ -15,7 +15,7 @@ import pytest
 from gateway.agent import Agent, CallRunner
 from gateway.agent.events import AgentEvent
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, UpstreamConfig
-from gateway.context.result_store import ResultStore
+from gateway.context.large_result_store import ResultStore
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template import ChatTemplate
@@ -23,9 +23,8 @@ from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
 from gateway.observe.audit import Audit
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.observe.trajectories import TrajectoryLog
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.calls.call_ids import ArgumentIds, spelled_arguments
+from gateway.agent.results.id_slices import ArgumentIds, spelled_arguments
 from leaf_sdk.testing import tiny_map
 
 TINY = tiny_map()

@@ -10,9 +10,8 @@ import pytest
 from gateway.agent import CallRunner
 from gateway.agent.calls.runner import Answered
 from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens, UnreadText
 from gateway.proxy.results import CallOutcome

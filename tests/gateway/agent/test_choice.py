@@ -7,13 +7,13 @@ import pytest
 
 from gateway.agent import NO_TOOL, AnswerOptions, ToolChoice
 from gateway.agent.events import ToolFinished
+from gateway.agent.generate.generation import looseness
 from gateway.agent.generate.generation_options import hold_for
-from gateway.agent.generate.recovery import looseness
 from gateway.engine.interface import Capabilities
-from gateway.engine.pool.members import Stay
+from gateway.engine.pool.pool import Stay
 from gateway.errors import RequestInvalid
 from gateway.proxy.tool_search import SEARCH
-from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.formats.structured_output import AnswerForm
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, CallStarted, Content
 from leaf_sdk.testing import tiny_map
@@ -220,7 +220,7 @@ async def test_tool_whose_grammar_an_engine_could_not_follow_may_be_called_with_
     async with open_stage() as stage:
         conversation = await stage.agent.open(QUESTION, client_tools=[hard, DRAW])
         hold = hold_for(conversation, ToolChoice("required"), parallel=None, always=False)
-        (told,) = looseness(hold)
+        told = looseness(hold)
 
     assert {tool.name: tool.parameters for tool in hold.tools if tool.name in ("paint", "draw")} == {
         "paint": {"type": "object"},

@@ -10,7 +10,7 @@ from gateway.agent import AnswerOptions
 from gateway.agent.calls.request_tools import NO_TOOL
 from gateway.agent.compaction import CompactableAnswer, Compaction
 from gateway.agent.events import Compacted, ToolFinished
-from gateway.agent.results.result_reader import READ, SEARCH
+from gateway.agent.results.large_results import READ, SEARCH
 from gateway.context.history.client_messages import checked_messages
 from gateway.context.history.shortening import add_message, after_summary, summary_text
 from gateway.context.memory import SUMMARY, ContextChange, KeptResult

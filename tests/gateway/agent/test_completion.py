@@ -16,7 +16,7 @@ from gateway.engine.interface import Generated, GenerationEnd, Sampling, Timings
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused, RequestInvalid
 from gateway.observe.tracing import Tracing
 from gateway.proxy.caller import Principal
-from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.formats.structured_output import AnswerForm
 from gateway.toolcalls.stream.output_events import Content
 from leaf_sdk.testing import tiny_map
 

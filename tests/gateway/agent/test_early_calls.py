@@ -16,9 +16,8 @@ from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.engine.interface import GenerateRequest, GenerationEvent
 from gateway.engine.pool.pool import EnginePool
 from gateway.errors import EngineUnavailable
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call

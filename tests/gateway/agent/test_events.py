@@ -1,9 +1,6 @@
 """Events say nothing that their makers did not say, and texts are decoded where somebody reads them."""
 
-import pytest
-
 from gateway.agent.events import Finished, GenerationFinished, ToolFinished
-from gateway.engine.interface import Timings
 
 
 def test_what_is_not_said_of_a_call_did_not_happen() -> None:
@@ -31,11 +28,3 @@ def test_what_is_not_said_of_a_generation_or_an_answer_is_nothing() -> None:
 
     assert (told.reasoning, told.prefilled, told.prefilled_seconds, told.moved) == (0, 0, 0.0, 0)
     assert (finished.reasoning_ids, finished.stop) == (0, None)
-
-
-@pytest.mark.parametrize(("held", "cached", "share"), [(0, 5, None), (1, 0, 0.0), (10, 5, 0.5), (10, 20, 1.0)])
-def test_share_of_the_previous_turn_that_was_cached_is_one_at_most(held: int, cached: int, share: float | None) -> None:
-    timings = Timings(10, cached, 1, 0.0, 0.0)
-    told = GenerationFinished(10, 1, 0, 0, 0, held=held, timings=timings, ttft=0.5, guessed=False)
-
-    assert told.reuse == share

@@ -34,8 +34,8 @@ from gateway.errors import (
 )
 from gateway.observe.metrics import Metrics
 from gateway.observe.tracing import Tracing
-from gateway.toolcalls.formats.answer import AnswerForm
 from gateway.toolcalls.formats.registry import choose_format
+from gateway.toolcalls.formats.structured_output import AnswerForm
 from gateway.toolcalls.stream.output_events import Content
 from leaf_sdk.testing import tiny_map
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.agent.events import GenerationFinished
-from gateway.agent.figures import Reuse, figures_of
+from gateway.agent.figures import Reuse, figures_of, reused_share
 from gateway.context.memory import ContextChange
 from gateway.engine.interface import Timings
 
@@ -71,10 +71,10 @@ def test_recomputed_is_what_was_cached_and_is_processed_again_for_a_reason(
     assert (figures.reused, figures.recomputed, figures.reason) == (reused, recomputed, reuse.reason)
 
 
-@pytest.mark.parametrize(("held", "cached", "share"), [(0, 5, None), (10, 5, 0.5), (10, 20, 1.0)])
+@pytest.mark.parametrize(("held", "cached", "share"), [(0, 5, None), (1, 0, 0.0), (10, 5, 0.5), (10, 20, 1.0)])
 def test_share_of_the_previous_turn_that_was_reused_is_one_at_most(held: int, cached: int, share: float | None) -> None:
     assert FIRST.timings is not None
     finished = replace(FIRST, held=held, timings=replace(FIRST.timings, cache_n=cached))
 
-    assert finished.reuse == share
-    assert replace(finished, timings=None).reuse is None
+    assert reused_share(finished) == share
+    assert reused_share(replace(finished, timings=None)) is None

@@ -13,9 +13,9 @@ from gateway.agent import AnswerOptions
 from gateway.agent.calls.splices import NOTE
 from gateway.agent.events import IdsSpliced, ToolFinished
 from gateway.agent.generate.generation_options import ToolChoice
-from gateway.agent.results.result_reader import READ, SEARCH, SPECS, ResultReader
+from gateway.agent.results.large_results import READ, SEARCH, SPECS, ResultReader
 from gateway.config import LimitsConfig
-from gateway.context.result_store import ResultStore
+from gateway.context.large_result_store import ResultStore
 from gateway.engine.interface import Message
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal

@@ -21,8 +21,8 @@ from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
 from gateway.context.compose.conversation import Conversation
 from gateway.engine.interface import Filled, Generated, GenerationEnd, Sampling
+from gateway.engine.slots.engine_speed import Rates
 from gateway.engine.slots.prefill import Prefill, Told
-from gateway.engine.slots.rates import Rates
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import EngineUnavailable
 from gateway.observe.metrics import Metrics

@@ -8,7 +8,7 @@ import pytest
 
 from codec_console.transcript import transcript_of
 from gateway.agent import AnswerOptions
-from gateway.context.compose.sources import Definitions
+from gateway.context.compose.id_sources import Definitions
 from gateway.context.memory import Remembered
 from gateway.engine.interface import Message
 from gateway.proxy.caller import Principal

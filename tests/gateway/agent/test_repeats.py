@@ -3,8 +3,8 @@
 import pytest
 
 from gateway.agent.calls.runner import FinishedCall
-from gateway.agent.calls.splices import Repeats
 from gateway.agent.events import ToolFinished
+from gateway.agent.turn import Repeats
 from gateway.proxy.result_tokens import IdPiece
 from leaf_sdk.testing import tiny_map
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.agent.calls.call_ids import cut, shorten
+from gateway.agent.results.result_shortening import cut, shorten
 from gateway.proxy.result_tokens import IdPiece
 from leaf_sdk.testing import tiny_map
 

@@ -15,7 +15,7 @@ from gateway.context.compose.conversation import Conversation, Observer
 from gateway.context.memory import CallRecord, ContextChange, GenerationRecord, Miss
 from gateway.context.memory.remembered import NO_ENGINE
 from gateway.engine.interface import Capabilities, Timings
-from gateway.engine.pool.members import Stay
+from gateway.engine.pool.pool import Stay
 from gateway.observe.trajectories import Sampled
 from gateway.proxy.caller import Principal
 from gateway.proxy.result_tokens import IdPiece

@@ -41,14 +41,15 @@ async def test_conversation_is_told_of_a_search_where_definitions_take_more_than
     open_runner, search, context, searched
 ):
     async with open_runner(LimitsConfig(), "It is 42.", tool_search=search) as (runner, _):
-        defined, deferred = runner.offers.to(ANYBODY, context)
+        defined, deferred = runner.offers.divide(runner.offers.entries(ANYBODY), context)
 
     assert (names(defined), [*deferred]) == (([], ["up__say"]) if searched else (["up__say"], []))
 
 
 async def test_tool_that_the_request_names_is_told_of_besides_the_search(open_runner):
     async with open_runner(LimitsConfig(), "It is 42.", tool_search=True) as (runner, _):
-        assert names(runner.offers.to(ANYBODY, 100, named=("up__say",))[0]) == ["up__say"]
+        entries = runner.offers.entries(ANYBODY)
+        assert names(runner.offers.divide(entries, 100, named=("up__say",))[0]) == ["up__say"]
 
 
 async def test_model_finds_a_tool_and_calls_it_as_if_by_its_own_name(open_stage):
@@ -107,7 +108,8 @@ async def test_conversation_that_does_not_fit_says_whose_definitions_take_its_ro
 )
 async def test_request_sees_the_servers_and_tools_that_it_asks_for(open_runner, servers, expected):
     async with open_runner(LimitsConfig(), "It is 42.") as (runner, _):
-        assert names(runner.offers.to(ANYBODY, 100_000, scope=ToolScope(servers))[0]) == expected
+        entries = runner.offers.entries(ANYBODY)
+        assert names(runner.offers.divide(entries, 100_000, scope=ToolScope(servers))[0]) == expected
 
 
 async def test_calls_that_are_told_but_not_shown_are_events_and_no_part_of_the_remembered_answer(open_stage):

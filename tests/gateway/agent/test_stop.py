@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.generate.model_output import StopFilter
+from gateway.agent.generate.stop_strings import StopFilter
 
 STOPS = st.lists(st.text("abc", min_size=1, max_size=4), max_size=3)
 PIECES = st.lists(st.text("abc", max_size=6), max_size=6)

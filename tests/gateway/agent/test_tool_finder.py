@@ -7,7 +7,7 @@ import pytest
 
 from gateway.agent import Deferral
 from gateway.agent.calls.tool_finder import OURS, ToolFinder
-from gateway.context.compose.later_tools import definition_texts
+from gateway.context.compose.prompt import definition_texts
 from gateway.toolcalls.schema.spec import ToolSpec
 from leaf_sdk.testing import tiny_map
 

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.events import Finished, GenerationFinished, IdsGenerated, ToolFinished
-from gateway.agent.figures import changes_of
+from gateway.agent.figures import changes_of, reused_share
 from gateway.agent.generate.generation_options import hold_for
 from gateway.engine.interface import Generated, GenerationEnd, Timings
 from gateway.errors import ContextExceeded, EngineUnavailable, RequestInvalid
@@ -248,7 +248,7 @@ async def test_stop_string_ends_the_answer_without_being_shown(open_stage):
     assert finished.reason == "stop"
     assert finished.prompt_ids == len(stage.engine.asked[0].prompt)
     assert generation.timings is None
-    assert generation.reuse is None
+    assert reused_share(generation) is None
 
 
 @pytest.mark.parametrize("choice", [ToolChoice(), REQUIRED])
@@ -617,16 +617,6 @@ async def test_time_to_the_first_id_of_a_later_turn_is_that_since_its_results(op
     first, second = stage.of(GenerationFinished)
     assert 0 < first.ttft < took
     assert 0 < second.ttft < took
-
-
-@pytest.mark.parametrize(("held", "reuse"), [(0, None), (10, 0.5)])
-def test_share_that_was_reused_is_told_where_there_was_something_to_reuse(held, reuse):
-    numbers = {"prompt": 20, "generated": 1, "reinjected_leaf": 0, "reinjected_shim": 0, "scaffold": 0}
-    timings = Timings(15, 5, 1, 0.0, 0.0)
-    told = GenerationFinished(**numbers, held=held, timings=timings, ttft=0.1, guessed=False)
-
-    assert told.reuse == reuse
-    assert replace(told, timings=None).reuse is None
 
 
 @pytest.mark.parametrize(

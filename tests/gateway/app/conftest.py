@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.model import EngineConfig, GatewayConfig
+from gateway.config.gateway_config import EngineConfig, GatewayConfig
 from gateway.engine.pool.pool import EnginePool
 from gateway.errors import EngineUnavailable
 from tests.gateway.serve.generation.three_apis import Engine, Route

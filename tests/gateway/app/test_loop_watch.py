@@ -9,7 +9,7 @@ import pytest
 
 from gateway.app.loop_watch import Holder, LoopWatch, holder_of
 from gateway.proxy.caller import Principal
-from gateway.serve.auth.identity import PRINCIPAL
+from gateway.serve.http.request_parts import PRINCIPAL
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ import pytest
 from gateway.app import mcp_services
 from gateway.app.mcp_services import open_mcp_services, open_records, open_sign_ins, open_trajectories, replicas_of
 from gateway.config.access import AuditConfig
-from gateway.config.model import EngineConfig, GatewayConfig, TrajectoriesConfig
+from gateway.config.gateway_config import EngineConfig, GatewayConfig, TrajectoriesConfig
 from gateway.config.replicas import ReplicasConfig, SharedConfig
 from gateway.engine.start.maps import MapSet
 from gateway.errors import ConfigError

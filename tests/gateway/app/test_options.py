@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.app.options import ServeOptions
-from gateway.config.model import EngineConfig
+from gateway.config.gateway_config import EngineConfig
 from gateway.errors import ConfigError
 
 

@@ -19,7 +19,7 @@ from bench.processes import free_ports
 from gateway.app.loop_watch import settle_memory
 from gateway.app.process import reloading, run_gateway, stopping
 from gateway.app.role import ALONE, Listeners, Shutdown
-from gateway.config.model import (
+from gateway.config.gateway_config import (
     GatewayConfig,
     LimitsConfig,
     ServeConfig,

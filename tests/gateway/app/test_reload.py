@@ -13,7 +13,7 @@ import pytest
 
 from gateway.app import reload as reload_module
 from gateway.app.reload import Reloader, state_of
-from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, LimitsConfig, ServeConfig, UpstreamConfig
 from gateway.errors import ConfigError
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from gateway.app.role import ALONE, Shutdown
-from gateway.config.model import ServeConfig
+from gateway.config.gateway_config import ServeConfig
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from gateway.app.services import open_services
-from gateway.config.model import GatewayConfig, TokensConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, TokensConfig, UpstreamConfig
 from gateway.config.replicas import SharedConfig
 from tests.gateway.app.conftest import URL, ScriptedEngines
 

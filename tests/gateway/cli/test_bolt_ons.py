@@ -17,8 +17,8 @@ from gateway.app.reload import Reloader
 from gateway.app.services import open_services
 from gateway.cli import exit_codes
 from gateway.cli.terminal import print_bolt_ons
+from gateway.config.gateway_config import GatewayConfig
 from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig
 from leaf_sdk import CodecTool, Fragments, Manifest, ModelBinding, fill, precache
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.serve.bolt_on import CallApp

@@ -205,7 +205,7 @@ def test_definitions_that_cost_much_are_warned_of_with_a_way_out(servers, tool, 
 
 
 def test_credentials_over_plain_http_are_warned_of() -> None:
-    from gateway.config.model import UpstreamConfig
+    from gateway.config.gateway_config import UpstreamConfig
     from gateway.serve.admin.advice import advice_for
 
     def said(url: str) -> list[str]:

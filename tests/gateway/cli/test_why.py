@@ -7,7 +7,7 @@ from rich.console import Console
 
 from gateway.cli.why import print_losses
 from gateway.observe.exposition import LossReason
-from gateway.serve.admin.losses import WORDS
+from gateway.serve.admin.advice import WORDS
 
 
 def lost(reason: str | None, **more: Any) -> dict[str, Any]:

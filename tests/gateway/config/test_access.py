@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gateway.config.access import AuditConfig, TelemetryConfig, TrajectoriesConfig
+from gateway.config.gateway_config import GatewayConfig
 from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig
 from gateway.errors import ConfigError
 
 OAUTH = 'issuer = "https://id.example"\nresource = "https://gateway.example/mcp"\n'

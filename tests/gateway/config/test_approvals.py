@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.config.load import load_config
-from gateway.config.model import UpstreamConfig
 from gateway.config.overrides import ApprovalsConfig
 from gateway.config.show import show_config
 from gateway.errors import ConfigError

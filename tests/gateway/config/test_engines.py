@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gateway.config.engine_tables import copies
+from gateway.config.gateway_config import EngineConfig, GatewayConfig
 from gateway.config.load import load_config
-from gateway.config.model import EngineConfig, GatewayConfig
 from gateway.config.show import secrets_of, show_config
 from gateway.errors import ConfigError
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gateway.config.access import ExchangeConfig
+from gateway.config.gateway_config import GatewayConfig
 from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig
 from gateway.config.show import secrets_of, show_config
 from gateway.errors import ConfigError
 

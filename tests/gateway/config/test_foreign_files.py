@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.show import show_config
 from gateway.errors import ConfigError
 

@@ -15,9 +15,7 @@ from gateway.config.access import (
     TelemetryConfig,
     TelemetrySection,
 )
-from gateway.config.load import load_config, written_keys
-from gateway.config.masking import MASK
-from gateway.config.model import (
+from gateway.config.gateway_config import (
     AgentConfig,
     ClientCredentials,
     EngineConfig,
@@ -28,12 +26,14 @@ from gateway.config.model import (
     TokensConfig,
     UpstreamConfig,
 )
+from gateway.config.load import load_config, written_keys
 from gateway.config.overrides import ToolOverride
 from gateway.config.section import Section
 from gateway.config.settings import AgentSection, EngineSection, LimitsSection, ServeSection, TokensSection
 from gateway.config.show import show_config
 from gateway.config.tables import UpstreamSection
 from gateway.errors import ConfigError
+from gateway.escape import MASK
 from tests.gateway.config.own_files import own, refuse
 
 AT = "url = 'http://127.0.0.1:1'"

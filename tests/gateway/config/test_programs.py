@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.config.programs import DEPTH_VARIABLE, find_program, nesting_depth, refuse_nesting, why_not_startable
 from gateway.errors import ConfigError
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.context.result_store import shape_of
+from gateway.context.large_result_store import shape_of
 
 
 @pytest.mark.parametrize(

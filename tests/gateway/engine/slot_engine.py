@@ -8,10 +8,10 @@ from pathlib import Path
 
 from gateway.engine.interface import Filled, Moved, shared_prefix
 from gateway.engine.slots.allocation import SlotTable
-from gateway.engine.slots.paging import Paging
-from gateway.engine.slots.rates import Rates
+from gateway.engine.slots.engine_speed import Rates
 from gateway.engine.slots.slot_directory import SlotDirectory
-from gateway.engine.slots.swapper import Swapper
+from gateway.engine.slots.slot_save_restore import Swapper
+from gateway.engine.slots.swap_plan import Paging
 from gateway.errors import EngineRefused
 from gateway.observe.metrics import Metrics
 

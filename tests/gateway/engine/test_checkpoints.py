@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.engine.interface import Filled, Moved, Rewind, shared_prefix
+from gateway.engine.slots.engine_slots import find_rewind
 from gateway.engine.slots.slot import after_prompt, reused
 from gateway.engine.slots.slot_directory import slot_directory
-from gateway.engine.slots.slot_files import find_rewind
 from gateway.errors import EngineRefused
 
 TOKENS = [11, 12, 13, 14, 15]
@@ -132,7 +132,7 @@ async def test_engine_whose_files_lose_something_is_recognised(files: Path, rewi
 async def test_engine_without_a_slot_at_rest_is_not_probed_and_keeps_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.engine.slots.slot_files._PAUSE", 0.0)
+    monkeypatch.setattr("gateway.engine.slots.engine_slots._PAUSE", 0.0)
     engine = ProbedEngine(tmp_path, "window", busy=True)
     found = await find_rewind(engine, range(1), TOKENS, None)
     assert found.rewind == "anywhere"

@@ -2,9 +2,7 @@
 
 import pytest
 
-from gateway.engine.control_tokens import MarkerGuard
-from gateway.engine.rendering.foreign import Foreign, Signs
-from gateway.engine.rendering.rendered import Fit
+from gateway.engine.rendering.foreign_text import Fit, ForeignText, MarkerGuard, Signs
 from gateway.engine.rendering.scaffold import (
     Following,
     Scaffold,
@@ -22,8 +20,8 @@ from leaf_sdk.testing import tiny_map
 TINY = tiny_map()
 
 
-def foreign() -> Foreign:
-    return Foreign(Signs(MarkerGuard(TINY.special_texts)))
+def foreign() -> ForeignText:
+    return ForeignText(Signs(MarkerGuard(TINY.special_texts)))
 
 
 def after(head: str, *, in_call: bool = True, more: tuple[str, ...] = ()) -> Following:
@@ -62,14 +60,18 @@ def test_turn_ends_where_its_token_or_its_last_text_is_shown(head: str, end: Tur
 def test_ids_of_calls_are_found_wherever_they_are_shown_and_replaced_there() -> None:
     signs = foreign()
     head, more = f"<{signs.call_id(0)}>", f"[{signs.call_id(1)}]"
-    one = Following("plain", (), (), True, signs)
-    both = Following(head, (more,), (), True, signs)
+    content = signs.content("x")
 
-    assert not one.shows_ids(("a", "b"))
-    assert both.shows_ids(("a",))
-    assert Following("", (more,), (), True, signs).shows_ids(("a", "b"))
-    assert not Following("", (more,), (), True, signs).shows_ids(("a",))
-    assert not both.shows_ids(())
+    def behind(text: str) -> Following:
+        # The ids of the turn's own calls do not count.
+        found = following(f"{head}{signs.anchor}{text}", signs, in_call=True)
+        assert found is not None
+        return found
+
+    assert not behind(f"plain{content}plain").shows_ids
+    assert behind(f"{head}{content}").shows_ids
+    assert behind(f"{content}{more}").shows_ids
+    both = behind(f"{head}{content}{more}")
     pieces = both.scaffold(1, ("one", "two"), TINY).pieces
     assert [TINY.decode(each) for each in pieces] == ["one>", "[two]"]
     assert both.scaffold(0, (), TINY).size == len(TINY.encode(head)) + len(TINY.encode(more))

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.interface import Message
-from gateway.engine.rendering.foreign import Foreign, Signs
+from gateway.engine.rendering.foreign_text import ForeignText, MarkerGuard, Signs
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import EngineRefused, TemplateRefused
-from gateway.toolcalls.schema.kinds import resolve
+from gateway.toolcalls.schema.keywords import resolve
 from leaf_sdk.vocab import TokenMap
 from tests.gateway.toolcalls.unconverted_schemas import CLASSES
 
@@ -206,7 +205,7 @@ async def test_no_schema_of_a_tool_keeps_a_conversation_from_being_rendered(
 @pytest.mark.parametrize("name", ["File", "im_start", "a/b", "m~n", "<|im_end|>", "tool_call", "x y"])
 @pytest.mark.parametrize("group", ["$defs", "definitions", "properties"])
 def test_reference_is_shown_with_the_names_where_it_points(name: str, group: str, model_map: TokenMap) -> None:
-    foreign = Foreign(Signs(MarkerGuard(model_map.special_texts)))
+    foreign = ForeignText(Signs(MarkerGuard(model_map.special_texts)))
     pointer = f"#/{group}/{name.replace('~', '~0').replace('/', '~1')}"
     references = [{"$ref": pointer}, {"$ref": f"{pointer}/anyOf/0"}]
     parameters = {"allOf": references, group: {name: {"anyOf": [{"type": "string"}]}}}

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from gateway.context.memory.remembered import cut_turn
-from gateway.engine.control_tokens import hidden_ids, spelled
-from gateway.toolcalls.stream.spelling import TokenReader
+from gateway.toolcalls.stream.spelling import TokenReader, hidden_ids, spelled
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.vocab import TokenMap, load_map
 

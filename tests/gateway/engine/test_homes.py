@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.engine.pool.members import WARM, Load, choose, home_key, order_of, warmth, with_room
+from gateway.engine.pool.engine_choice import WARM, Load, choose, home_key, order_of, warmth, with_room
 
 names = st.lists(st.text("abcdefgh-0123456789", min_size=1, max_size=8), min_size=1, max_size=8, unique=True)
 keys = st.binary(min_size=16, max_size=16)

@@ -3,9 +3,9 @@
 from contextlib import ExitStack
 from dataclasses import replace
 
-from gateway.engine.slots.paging import KeptFiles, Paging
 from gateway.engine.slots.slot import Hints, Slot
 from gateway.engine.slots.slot_directory import SlotFile
+from gateway.engine.slots.swap_plan import KeptFiles, Paging
 from tests.gateway.engine.slot_engine import FixedRates
 
 

@@ -17,7 +17,7 @@ from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.context.compose.conversation import Asked, Context, Conversation
 from gateway.engine.embedded.packaged_model import packaged_model
 from gateway.engine.interface import GenerateRequest, Sampling
-from gateway.engine.pool.members import Stay
+from gateway.engine.pool.pool import Stay
 from gateway.engine.start.readiness import EngineRoute
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.engine.wire.llama_cpp_client import LlamaCpp

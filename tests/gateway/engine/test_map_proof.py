@@ -14,9 +14,8 @@ from gateway.engine.start.maps import BATTERY, noted_specials, prepared_map, pro
 from gateway.engine.start.readiness import EngineRoute
 from gateway.engine.wire.llama_cpp_client import LlamaCpp, LlamaCppQuestions
 from gateway.errors import MapDiffers
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.proxy.result_tokens import ResultTokens
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.testing import tiny_map

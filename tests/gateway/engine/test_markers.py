@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.engine.control_tokens import MarkerGuard
+from gateway.engine.rendering.foreign_text import MarkerGuard
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.vocab import TokenMap, build_map, load_map
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.engine.slots.paging import KeptFiles, Paging, Plan
 from gateway.engine.slots.slot import Hints, Slot
 from gateway.engine.slots.slot_directory import SlotFile
+from gateway.engine.slots.swap_plan import KeptFiles, Paging, Plan
 from tests.gateway.engine.slot_engine import FixedRates
 
 GOES_ON = Hints(answer="two", before="one")
@@ -339,7 +339,7 @@ def test_newer_file_replaces_what_it_contains_of_its_owner() -> None:
 
 
 def test_no_more_files_are_kept_than_can_be_compared_with_every_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.engine.slots.paging._FILES", 3)
+    monkeypatch.setattr("gateway.engine.slots.swap_plan._FILES", 3)
     kept = KeptFiles(10**6)
     files = [a_file(talk(n, 10)) for n in range(1, 5)]
     for file in files[:3]:

@@ -11,9 +11,9 @@ import pytest
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.interface import EngineFacts
+from gateway.engine.pool.engine_choice import MemberStatus, MovesOfAnswer, RetryBudget, key_of, order_of, state_of
 from gateway.engine.pool.engines import Engines
-from gateway.engine.pool.members import MovesOfAnswer, RetryBudget, Stay, is_loss, key_of, order_of, state_of
-from gateway.engine.pool.pool import EnginePool, MemberStatus
+from gateway.engine.pool.pool import EnginePool, Stay, is_loss
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.engine.interface import Filled, Timings
 from gateway.engine.slots.allocation import SlotTable
+from gateway.engine.slots.engine_speed import Rates
 from gateway.engine.slots.prefill import PIECE, Prefill
-from gateway.engine.slots.rates import Rates
 from gateway.errors import EngineError, EngineRefused, EngineUnavailable
 
 pytestmark = pytest.mark.anyio

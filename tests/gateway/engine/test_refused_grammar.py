@@ -12,7 +12,7 @@ from gateway.agent.generate.generation import Generation
 from gateway.agent.generate.generation_options import GenerationOptions, ToolChoice, hold_for
 from gateway.context.compose.conversation import Asked, Context, Conversation
 from gateway.engine.interface import GenerateRequest, Sampling
-from gateway.engine.pool.members import Stay
+from gateway.engine.pool.pool import Stay
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine

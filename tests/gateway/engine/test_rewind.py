@@ -10,7 +10,7 @@ import pytest
 
 from bench.cache.tiny_caches import CACHES, Cache, tiny_model
 from gateway.engine.embedded.child_process import KEPT_CHECKPOINTS
-from gateway.engine.slots.rates import Rates
+from gateway.engine.slots.engine_speed import Rates
 from gateway.engine.slots.slot import Hints
 from tests.gateway.engine.running_engine import Running, running
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.engine.rendering.rendered import PieceCache, Region, joined, rendered_ids
+from gateway.engine.rendering.prompt_ids import PieceCache, Region, rendered_ids
+from gateway.engine.rendering.scaffold import joined
 from leaf_sdk.testing import tiny_map_bytes
 from leaf_sdk.vocab import TokenMap, load_map
 from leaf_sdk.vocab.gguf_names import QWEN2

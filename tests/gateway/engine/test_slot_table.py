@@ -11,9 +11,9 @@ import pytest
 
 from gateway.config import EngineConfig, GatewayConfig
 from gateway.engine.interface import Capabilities, EngineFacts, Filled, Moved, Rewind
-from gateway.engine.slots.rates import Rates
+from gateway.engine.slots.engine_slots import SlotFiles, find_rewind, open_slot_files, own_part, slot_table
+from gateway.engine.slots.engine_speed import Rates
 from gateway.engine.slots.slot_directory import SlotDirectory, slot_directory
-from gateway.engine.slots.slot_files import SlotFiles, find_rewind, open_slot_files, own_part, slot_table
 from gateway.errors import ConfigError, EngineRefused, EngineUnavailable
 from gateway.observe.metrics import Metrics
 
@@ -159,7 +159,7 @@ async def test_slot_that_comes_to_rest_in_five_seconds_is_probed(monkeypatch: py
         if len(pauses) == rests_after:
             keeper.busy.discard(1)
 
-    monkeypatch.setattr("gateway.engine.slots.slot_files.anyio.sleep", sleep)
+    monkeypatch.setattr("gateway.engine.slots.engine_slots.anyio.sleep", sleep)
     rests_after = 19
     assert await probed(keeper) == ("anywhere", None)
     assert "fill 1" in keeper.did()

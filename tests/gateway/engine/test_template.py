@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.engine.interface import EngineFacts, Message
-from gateway.engine.rendering.foreign import Foreign
-from gateway.engine.rendering.placed import Known
+from gateway.engine.rendering.foreign_text import ForeignText
+from gateway.engine.rendering.prompt_ids import Known
 from gateway.engine.rendering.scaffold import TurnEnd, TurnShape
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
@@ -159,13 +159,13 @@ async def test_very_many_names_and_values_are_prepared_off_the_event_loop(
     large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places: set[bool] = set()
-    prepare = Foreign.tools
+    prepare = ForeignText.tools
 
-    def noting(foreign: Foreign, tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def noting(foreign: ForeignText, tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         places.add(threading.current_thread() is threading.main_thread())
         return prepare(foreign, tools)
 
-    monkeypatch.setattr(Foreign, "tools", noting)
+    monkeypatch.setattr(ForeignText, "tools", noting)
     names = {f"n{number}": {} for number in range(6000)} if large else {}
     call = {"id": "a", "function": {"name": "f", "arguments": json.dumps(dict.fromkeys(names, 1))}}
     asked: list[Message] = [

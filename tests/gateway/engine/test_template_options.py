@@ -3,10 +3,9 @@
 import pytest
 
 from gateway.engine.interface import EngineFacts
-from gateway.engine.rendering.foreign import checked_options
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
-from gateway.engine.start.ready_engine import ReadyEngine
+from gateway.engine.start.ready_engine import ReadyEngine, checked_options
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import RequestInvalid
 from gateway.toolcalls.formats.registry import choose_format

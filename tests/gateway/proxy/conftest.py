@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy.bolt_on import KnownMaps, NoMaps

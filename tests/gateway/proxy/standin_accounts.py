@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from gateway.config.access import ExchangeConfig
-from gateway.config.model import SignInConfig, UpstreamConfig
+from gateway.config.gateway_config import SignInConfig, UpstreamConfig
 from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns
 from tests.gateway.proxy.transport.over_http.raw_server import Asked, Reply, raw_server
 from tests.gateway.proxy.transport.over_http.standin_authorization import StandInAuthorization

@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 
 pytestmark = pytest.mark.anyio
 SERVERS = Path(__file__).parent / "servers"

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from tests.gateway.proxy.transport.over_http.raw_server import Asked, RawServer, Reply, raw_server
 
 pytestmark = pytest.mark.anyio

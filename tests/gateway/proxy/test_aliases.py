@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.model import GatewayConfig
+from gateway.config.gateway_config import GatewayConfig
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal

@@ -10,7 +10,8 @@ import pytest
 
 from gateway.errors import RpcError, UpstreamUnavailable
 from gateway.proxy.bridge import Bridge, answer_rounds
-from gateway.proxy.caller import ANYBODY, Principal, ShareRule
+from gateway.proxy.caller import ANYBODY, Principal
+from gateway.proxy.shares import ShareRule
 
 pytestmark = pytest.mark.anyio
 CLIENT = SimpleNamespace(

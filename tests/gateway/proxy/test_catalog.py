@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 from gateway.config.overrides import ToolOverride
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.proxy.catalog import Catalog

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.proxy.result_tokens import ResultTokens
 from leaf_sdk.leaf.contract import CODEC_META_KEY, LEGACY_BLOCK_TYPE, MORE_KEY
 from leaf_sdk.leaf.packing import PACKED_KEY, pack

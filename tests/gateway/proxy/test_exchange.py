@@ -7,11 +7,11 @@ from functools import partial
 import anyio
 import pytest
 
-from gateway.config.model import ClientCredentials
+from gateway.config.gateway_config import ClientCredentials
 from gateway.errors import RpcError
 from gateway.proxy import connector, per_user
 from gateway.proxy.caller import ANYBODY, CallerToken, Nobody, Principal
-from gateway.proxy.transport.oauth.tokens import TokenExchange
+from gateway.proxy.transport.oauth.token_endpoint import TokenExchange
 
 from .standin_accounts import standin_exchange
 

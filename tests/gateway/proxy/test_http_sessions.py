@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import RpcError
 
 pytestmark = pytest.mark.anyio

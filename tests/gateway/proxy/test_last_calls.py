@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from gateway.proxy.server_registry import KEPT, LastCalls
+from gateway.proxy.results import KEPT, LastCalls
 
 
 def test_calls_of_a_server_and_of_a_tool_are_the_latest_first():

@@ -6,7 +6,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from gateway.config.model import GatewayConfig
+from gateway.config.gateway_config import GatewayConfig
 from gateway.config.overrides import ApprovalsConfig, ToolOverride
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics

@@ -16,14 +16,14 @@ import anyio.lowlevel
 import pytest
 from mcp.types import ListToolsResult
 
-from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
-from gateway.deadlines import Deadlines
+from gateway.config.gateway_config import GatewayConfig, LimitsConfig, UpstreamConfig
+from gateway.deadlines import CallClock, Deadlines
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, NOBODY
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.upstream.server_lists import ListCache
-from gateway.proxy.upstream.session.in_flight import CallClock, TimedCaller
+from gateway.proxy.upstream.session.in_flight import TimedCaller
 from tests.odd_servers.clients import arguments_of
 
 pytestmark = pytest.mark.anyio

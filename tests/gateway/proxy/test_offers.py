@@ -1,6 +1,6 @@
 """What many servers say of themselves, as one server would."""
 
-from gateway.proxy.lists import list_result, merge_capabilities, merge_instructions
+from gateway.proxy.merged_lists import list_result, merge_capabilities, merge_instructions
 from gateway.proxy.upstream.supervision.listing import Listed
 
 INFO = {"name": "s", "version": "1"}

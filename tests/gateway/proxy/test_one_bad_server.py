@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from gateway.config.model import GatewayConfig
+from gateway.config.gateway_config import GatewayConfig
 from gateway.errors import ConfigError, RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal

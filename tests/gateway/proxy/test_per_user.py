@@ -11,9 +11,9 @@ from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy import per_user
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
+from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.grants import OPERATOR, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns
-from gateway.proxy.transport.server_link import NoAnswer
 
 from .standin_accounts import standin_accounts
 
@@ -183,7 +183,7 @@ async def test_session_of_an_ended_sign_in_ends_though_nobody_uses_it(accounts, 
     # A ping finds out as well, some time.
     monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance._PING_EVERY", 600.0)
     monkeypatch.setattr(per_user, "_SWEEP", 0.01)
-    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.token_renewal._LOOK", 0.0)
     async with proxy_of(accounts.config()) as proxy:
         await accounts.sign_in("key:a", "ann")
         await call(proxy, ANN)
@@ -203,7 +203,7 @@ async def test_approval_goes_by_what_the_callers_own_list_says(accounts, proxy_o
 
 
 async def test_signing_in_again_as_somebody_else_leaves_the_old_session_behind(accounts, proxy_of, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.token_renewal._LOOK", 0.0)
     async with proxy_of(accounts.config()) as proxy:
         await accounts.sign_in("key:a", "ann")
         first = await call(proxy, ANN)
@@ -214,7 +214,7 @@ async def test_signing_in_again_as_somebody_else_leaves_the_old_session_behind(a
 
 
 async def test_signing_out_or_a_refused_renewal_ends_only_ones_own(accounts, proxy_of, store, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.token_renewal._LOOK", 0.0)
     config = accounts.config()
     async with proxy_of(config) as proxy:
         for principal, person in ((ANN, "ann"), (BOB, "bob")):
@@ -233,7 +233,7 @@ async def test_signing_out_or_a_refused_renewal_ends_only_ones_own(accounts, pro
 
 
 async def test_signing_out_of_one_server_leaves_the_sign_in_to_another(accounts, proxy_of, store, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.token_renewal._LOOK", 0.0)
     one, two = accounts.config("one"), accounts.config("two")
     async with proxy_of(one, two) as proxy:
         await accounts.sign_in("key:a", "work", one)
@@ -276,7 +276,7 @@ async def test_user_of_a_handshake_client_is_shown_the_page_and_the_call_goes_on
     accounts, proxy_of, client, monkeypatch
 ):
     monkeypatch.setattr(per_user, "_LOOK", 0.01)
-    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.token_renewal._LOOK", 0.0)
     ann = client(principal=ANN, **URLS)
     ann.answers["elicitation/create"] = {"action": "accept"}
     async with proxy_of(accounts.config()) as proxy, anyio.create_task_group() as tasks:
@@ -324,7 +324,7 @@ async def test_user_of_a_modern_client_is_shown_the_page_until_they_have_signed_
     accounts, proxy_of, client, monkeypatch
 ):
     monkeypatch.setattr(per_user, "_ROUND", 0.01)
-    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.token_renewal._LOOK", 0.0)
     ann = client(modern=True, principal=ANN, **URLS)
     sent = {"name": "docs__who", "arguments": {"word": "x"}}
     async with proxy_of(accounts.config()) as proxy:

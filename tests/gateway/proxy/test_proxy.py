@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import ConfigError, RpcError, UnknownTool
 from gateway.observe.metrics import Metrics
 

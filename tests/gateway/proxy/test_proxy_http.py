@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio.abc import Process
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.observe.metrics import Metrics
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 
 pytestmark = pytest.mark.anyio
 SCRIPT = Path(__file__).parent / "servers" / "quotes.py"

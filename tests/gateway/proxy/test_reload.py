@@ -6,7 +6,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from gateway.config.model import GatewayConfig, LimitsConfig
+from gateway.config.gateway_config import GatewayConfig, LimitsConfig
 from gateway.config.overrides import ToolOverride
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics

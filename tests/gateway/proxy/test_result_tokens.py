@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.proxy.result_tokens import IdPiece, ResultIds, ResultTokens, UnreadText
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap, load_map

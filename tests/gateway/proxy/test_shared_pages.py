@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.model import GatewayConfig
+from gateway.config.gateway_config import GatewayConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Nobody, Principal
 from gateway.proxy.proxy import Proxy
+from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth import user_sign_ins
 from gateway.proxy.transport.oauth.code_flow import NotOurs
 from gateway.proxy.transport.oauth.grants import Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns, state_of
-from gateway.proxy.transport.server_link import NoAnswer
 from gateway.shared import StoreBounds
 from tests.gateway.proxy.standin_accounts import Accounts, standin_accounts
 from tests.standins.redis_in_memory import Memory
@@ -222,7 +222,7 @@ async def test_moved_server_is_not_signed_in_to(world):
 
 
 async def test_user_who_signs_in_as_somebody_else_at_one_replica_is_that_at_all(world, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.oauth.authorizers._LOOK", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.token_renewal._LOOK", 0.0)
     config = GatewayConfig(upstreams=(world.accounts.config(),), prefix="always")
     caller = Nobody(modern=False, principal=Principal("ann", owner="key:a"))
     asked = {"name": "docs__who", "arguments": {}}

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gateway.proxy.caller import ANYBODY, Principal, ShareRule
+from gateway.proxy.caller import ANYBODY, Principal
+from gateway.proxy.shares import ShareRule
 from gateway.serve.auth.identity import OPERATOR
 
 ANN, BOB, CARL = (Principal(name) for name in ("ann", "bob", "carl"))

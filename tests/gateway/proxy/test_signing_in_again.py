@@ -17,7 +17,7 @@ from .standin_accounts import standin_accounts
 pytestmark = pytest.mark.anyio
 ANN, BOB = Principal("ann", owner="key:a"), Principal("bob", owner="key:b")
 PAGE = "http://127.0.0.1:8600/sign-in?server=docs"
-LOOK = "gateway.proxy.transport.oauth.authorizers._LOOK"
+LOOK = "gateway.proxy.transport.oauth.token_renewal._LOOK"
 WHO = {"name": "docs__who", "arguments": {}}
 
 

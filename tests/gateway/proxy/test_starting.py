@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import NOBODY

@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import RpcError
 from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.caller import Principal

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.app.services import open_services
 from gateway.cli.checkup import check_up
-from gateway.config.model import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
+from gateway.config.gateway_config import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
 from gateway.config.overrides import ToolOverride
 from gateway.errors import UnknownTool
 from gateway.proxy.caller import Principal

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.config.model import GatewayConfig, ViewConfig
+from gateway.config.gateway_config import GatewayConfig, ViewConfig
 from gateway.config.overrides import ApprovalsConfig, ToolOverride
 from gateway.errors import ConfigError, RpcError
 from gateway.observe.metrics import Metrics

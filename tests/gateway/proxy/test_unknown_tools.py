@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.config.model import GatewayConfig
+from gateway.config.gateway_config import GatewayConfig
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.protocol.messages import INVALID_PARAMS

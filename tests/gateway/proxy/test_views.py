@@ -6,7 +6,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from gateway.config.model import GatewayConfig, LimitsConfig
+from gateway.config.gateway_config import GatewayConfig, LimitsConfig
 from gateway.errors import RpcError, UnknownTool
 from gateway.observe.metrics import Metrics
 from gateway.protocol.messages import encode_response
@@ -82,7 +82,7 @@ async def test_list_is_made_once_for_all_who_have_equal_rights_and_for_nobody_el
 
 
 async def test_lists_that_take_too_much_as_they_are_sent_are_not_kept(both, ask, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.lists._KEPT_BYTES", 1)
+    monkeypatch.setattr("gateway.proxy.merged_lists._KEPT_BYTES", 1)
     async with both() as proxy:
         first = await ask(proxy, "tools/list")
         unwritten = await ask(proxy, "tools/list")

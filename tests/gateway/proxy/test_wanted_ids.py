@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.config.model import UpstreamConfig, WantedIds
-from gateway.observe.logs import get_logger
+from gateway.config.gateway_config import UpstreamConfig, WantedIds
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.protocol.eras import MAP_KEY
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens

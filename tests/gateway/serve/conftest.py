@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 from starlette.types import ASGIApp
 
-from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig
+from gateway.config.gateway_config import GatewayConfig, LimitsConfig, ServeConfig
 from gateway.errors import RpcError, UnknownTool
 from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import CAPABILITIES_KEY, VERSION_KEY

@@ -16,9 +16,8 @@ from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineUnavailable
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.serve.codec.frame_negotiation import WireOffer

@@ -16,7 +16,7 @@ from openai.types.responses import ResponseInputItemParam, ToolParam
 from gateway.context.history.client_messages import LeftOut
 from gateway.errors import RequestInvalid
 from gateway.serve.messages.message_request import MessagesRequest
-from gateway.serve.openai.chat_request import ChatRequest
+from gateway.serve.openai.chat import ChatRequest
 from gateway.serve.responses.items import clean_item
 from gateway.serve.responses.response_tools import read_tools
 from tests.cases import each_of

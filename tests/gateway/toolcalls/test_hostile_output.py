@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from gateway.toolcalls.message import parse
-from gateway.toolcalls.schema.kinds import dead_references
+from gateway.toolcalls.parser import parse
+from gateway.toolcalls.schema.keywords import dead_references
 from gateway.toolcalls.schema.merge import typed
 
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.message import AssistantMessage, parse, stream
-from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.parser import AssistantMessage, parse, parser_for, stream
 from gateway.toolcalls.stream.output_events import CallArguments, CallStarted, Content, Event, Reasoning
 from tests.gateway.toolcalls.fakes import (
     PLAIN,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gateway.errors import RequestInvalid
-from gateway.toolcalls.message import AssistantMessage, parse
+from gateway.toolcalls.parser import AssistantMessage, parse
 from gateway.toolcalls.schema.spec import ToolSpec, read_tools
 from tests.gateway.toolcalls.fakes import TIME, WEATHER, Numbered
 

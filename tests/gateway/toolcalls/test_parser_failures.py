@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls.formats.registry import format_named
-from gateway.toolcalls.nodes.combinators import Seq
 from gateway.toolcalls.nodes.json_nodes import Json
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.readers import Capture, First, Lit, Node, Start, Steps
+from gateway.toolcalls.nodes.readers import Capture, First, Lit, Node, Seq, Start, Steps
 from gateway.toolcalls.nodes.regions import CallNode, MarkedRegion
 from gateway.toolcalls.parser import Machine, parser_for
 from gateway.toolcalls.stream.cursor import Cursor, Sight

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.toolcalls.message import ToolCall, parse, stream
+from gateway.toolcalls.parser import ToolCall, parse, stream
 from gateway.toolcalls.stream.output_events import CallArguments, CallClosed, CallStarted, Content, Event, Reasoning
 from tests.gateway.toolcalls.fakes import (
     GUARDED,

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls.formats.registry import format_named
-from gateway.toolcalls.message import parse, stream
-from gateway.toolcalls.parser import machine_for, parser_for
+from gateway.toolcalls.parser import machine_for, parse, parser_for, stream
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, CallEvents, Content, Event, Reasoning
 from gateway.toolcalls.stream.spelling import Spelling

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.toolcalls.formats.registry import format_named
-from gateway.toolcalls.message import join_events, stream
-from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.parser import join_events, parser_for, stream
 from gateway.toolcalls.schema.spec import ToolSpec
 from tests.gateway.toolcalls.fakes import PLAIN, Numbered
 

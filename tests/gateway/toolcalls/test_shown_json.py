@@ -7,8 +7,7 @@ import random
 import pytest
 
 from gateway.toolcalls.formats.registry import format_named, format_names, taught_format
-from gateway.toolcalls.message import join_events, parse, read_events, stream
-from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.parser import join_events, parse, parser_for, read_events, stream
 from gateway.toolcalls.stream.output_events import Content
 from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from gateway.toolcalls.formats.registry import format_named
-from gateway.toolcalls.message import join_events, parse, stream
-from gateway.toolcalls.parser import MAX_REGION, parser_for
+from gateway.toolcalls.parser import MAX_REGION, join_events, parse, parser_for, stream
 from gateway.toolcalls.stream.output_events import Content
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS
 

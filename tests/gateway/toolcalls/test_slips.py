@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.toolcalls.formats.registry import format_named
-from gateway.toolcalls.message import AssistantMessage, join_events
-from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.parser import AssistantMessage, join_events, parser_for
 from gateway.toolcalls.schema.spec import read_tools
 from tests.gateway.toolcalls.fakes import PLAIN
 

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import format_named
-from gateway.toolcalls.message import join_events, parse, read_events
+from gateway.toolcalls.parser import join_events, parse, read_events
 from gateway.toolcalls.stream.cursor import MAX_STRAY
 from gateway.toolcalls.stream.output_events import Content, Reasoning
 from tests.cases import IN_FULL

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.message import AssistantMessage, join_events
-from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.parser import AssistantMessage, join_events, parser_for
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS
 from tests.gateway.toolcalls.families import Written
 from tests.gateway.toolcalls.test_laws import ALL

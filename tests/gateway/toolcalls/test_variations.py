@@ -21,9 +21,9 @@ from gateway.toolcalls.stream.output_events import CallClosed, CallStarted, Cont
 from tests.gateway.toolcalls.fakes import Numbered, TinyVocabulary
 from tests.gateway.toolcalls.families import Family, Written
 from tests.gateway.toolcalls.test_laws import ALL
-from tests.gateway.toolcalls.test_lookalikes import BARE
 from tests.gateway.toolcalls.test_repairs import TOOLS as FILE
 from tests.gateway.toolcalls.test_repairs import WRITES_JSON, call_of, without_markup
+from tests.gateway.toolcalls.test_unmarked_calls import BARE
 
 TAGS = {"type": "array", "items": {"type": "string"}}
 LOG = ToolSpec("log", "", {"type": "object", "properties": {"tags": TAGS, "note": {"type": "string"}, "extra": {}}})

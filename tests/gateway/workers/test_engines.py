@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.model import EngineConfig, GatewayConfig
+from gateway.config.gateway_config import EngineConfig, GatewayConfig
 from gateway.config.replicas import WorkerConfig, fault_file
 from gateway.engine.embedded.server import Listening
 from gateway.errors import ConfigError, EngineUnavailable, ModelUnusable

@@ -13,12 +13,12 @@ import httpx2
 import pytest
 
 from gateway.app.options import ServeOptions
-from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig
+from gateway.config.gateway_config import GatewayConfig, LimitsConfig, ServeConfig
 from gateway.config.replicas import SERVERS, ReplicasConfig
 from gateway.errors import ConfigError
 from gateway.workers import parent
-from gateway.workers.minder import WorkerPlan
 from gateway.workers.parent import run_workers
+from gateway.workers.worker_restarts import WorkerPlan
 from tests.gateway.workers.standin_workers import COUNTED, READY, Run, answering
 
 pytestmark = pytest.mark.anyio

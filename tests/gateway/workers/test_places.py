@@ -8,7 +8,7 @@ import pytest
 
 from gateway.errors import ConfigError
 from gateway.workers.handover import admin_socket, socket_folder
-from gateway.workers.minder import LoopbackPorts
+from gateway.workers.worker_restarts import LoopbackPorts
 
 
 def reached(address: str) -> bool:

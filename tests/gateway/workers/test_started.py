@@ -19,7 +19,7 @@ import pytest
 from gateway.app.options import ServeOptions
 from gateway.errors import ConfigError, GatewayError
 from gateway.workers.handover import READY, Handed
-from gateway.workers.minder import LoopbackPorts, WorkerPlan, started
+from gateway.workers.worker_restarts import LoopbackPorts, WorkerPlan, started
 
 pytestmark = pytest.mark.anyio
 
@@ -172,7 +172,7 @@ async def test_worker_is_told_to_end_with_the_context(plan: WorkerPlan, programs
 async def test_worker_that_does_not_end_is_killed(
     plan: WorkerPlan, programs: list[Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.workers.minder._END_TIME", 0.01)
+    monkeypatch.setattr("gateway.workers.worker_restarts._END_TIME", 0.01)
     with anyio.fail_after(20):
         async with started(plan, 0):
             pass

@@ -15,7 +15,7 @@ import pytest
 
 from gateway.app.options import ServeOptions
 from gateway.app.role import Shutdown
-from gateway.config.model import ServeConfig
+from gateway.config.gateway_config import ServeConfig
 from gateway.config.replicas import WorkerConfig
 from gateway.errors import ConfigError, GatewayError
 from gateway.workers import worker

@@ -25,7 +25,7 @@ from gateway.proxy.transport.http.http_answers import (
     redirect_words,
     status_words,
 )
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer, SessionForgotten
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, SessionForgotten
 
 # The cookies of one session with a server: balancers in front of servers keep a session at one replica by them.
 #

@@ -19,12 +19,12 @@ import anyio
 from gateway.config.address import is_loopback
 from gateway.http1.connection import CONNECT_TIME, KEPT_TIME, Connection, header_lines
 from gateway.http1.origin import Address, Origin, read_url
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer
+from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from leaf_sdk.fetch.public_address import is_public
 
 # The source of credentials that change over time, for one HTTP server.
 #
-# Only a Protocol: those in `proxy/transport/oauth/authorizers.py` implement it,
+# Only a Protocol: those in `proxy/transport/oauth/token_renewal.py` implement it,
 # `channel.py` uses it. Credentials that never change are in the configuration's `headers` and don't need it.
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import anyio
 from structlog.typing import FilteringBoundLogger
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.escape import escape_text
 from gateway.http1.connection import Connection, header_lines
 from gateway.http1.origin import read_url
@@ -44,7 +44,7 @@ from gateway.proxy.transport.http.http_answers import (
     why_given_up,
 )
 from gateway.proxy.transport.http.streams import FIRST, OLD_PATH, REFUSALS, OldStream, StreamAnswers, follow, listen
-from gateway.proxy.transport.server_link import (
+from gateway.proxy.transport.interface import (
     CANCELLED,
     NEVER_CANCELLED,
     LinkLost,

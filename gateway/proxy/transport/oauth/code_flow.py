@@ -17,11 +17,11 @@ from urllib.parse import parse_qsl, quote_plus, urlsplit
 from oauthlib.oauth2 import OAuth2Error, WebApplicationClient
 
 from gateway.config.address import is_loopback
-from gateway.config.model import SignInConfig
+from gateway.config.gateway_config import SignInConfig
 from gateway.escape import escape_text
 from gateway.proxy.transport.http.http_answers import status_words
+from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.discovery import AuthorizationServer
-from gateway.proxy.transport.server_link import NoAnswer
 
 # The gateway as a client of one authorization server: its id, its secret if it has one, and how it proves it.
 #

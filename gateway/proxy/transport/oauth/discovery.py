@@ -7,13 +7,13 @@ from urllib.parse import urlencode, urljoin
 
 from pydantic_core import from_json, to_json
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.escape import escape_text
 from gateway.http1.connection import header_lines
 from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.http_answers import common_headers
-from gateway.proxy.transport.server_link import NoAnswer
+from gateway.proxy.transport.interface import NoAnswer
 
 # What an MCP server and its authorization server say about themselves.
 #

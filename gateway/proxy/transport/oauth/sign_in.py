@@ -17,11 +17,12 @@ import anyio
 from pydantic_core import to_json
 
 from gateway.config.address import is_loopback
-from gateway.config.model import SignInConfig, UpstreamConfig
+from gateway.config.gateway_config import SignInConfig, UpstreamConfig
 from gateway.http1.connection import header_lines
 from gateway.http1.origin import read_url
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.http_answers import EVENTS, JSON, challenge_parameters, common_headers
+from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from gateway.proxy.transport.oauth.code_flow import (
     Client,
     CodeFlow,
@@ -43,8 +44,7 @@ from gateway.proxy.transport.oauth.discovery import (
     read_named_url,
 )
 from gateway.proxy.transport.oauth.grants import Grant
-from gateway.proxy.transport.oauth.tokens import read_tokens
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer
+from gateway.proxy.transport.oauth.token_endpoint import read_tokens
 
 # Waits on a loopback address for the browser that comes back from a sign-in (RFC 8252, 7.3).
 #

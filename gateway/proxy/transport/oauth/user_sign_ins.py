@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import parse_qs
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.proxy.transport.http.client import open_http_client
+from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.code_flow import NOT_OURS, Client, CodeFlow, NotOurs
 from gateway.proxy.transport.oauth.discovery import AuthorizationServer, DocumentFetcher, fetcher_for
 from gateway.proxy.transport.oauth.grants import REGISTRATION, Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
-from gateway.proxy.transport.oauth.tokens import Refused
-from gateway.proxy.transport.server_link import NoAnswer
+from gateway.proxy.transport.oauth.token_endpoint import Refused
 from gateway.shared import StoreBounds, StoreRecord
 from gateway.shared.store_interface import packed, unpacked
 

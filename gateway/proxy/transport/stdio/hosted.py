@@ -17,11 +17,11 @@ import anyio
 from pydantic import TypeAdapter
 from structlog.typing import FilteringBoundLogger
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.config.programs import inherited
 from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.proxy.caller import Exchange
-from gateway.proxy.transport.server_link import LinkLost, Transport
+from gateway.proxy.transport.interface import LinkLost, Transport
 from gateway.proxy.transport.stdio.server_process import GatheredBytes
 from gateway.proxy.transport.stdio.stdio_transport import StdioTransport
 

@@ -16,11 +16,11 @@ from typing import Final, cast
 import anyio
 from structlog.typing import FilteringBoundLogger
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.config.programs import DEPTH_VARIABLE, find_program, inherited, nesting_depth
 from gateway.observe.logs import get_logger
 from gateway.protocol.lines import portions
-from gateway.proxy.transport.server_link import ServerLog
+from gateway.proxy.transport.interface import ServerLog
 
 # Ends the servers' processes when the gateway was killed and can't do it itself.
 #

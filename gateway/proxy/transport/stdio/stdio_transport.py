@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import anyio
 from structlog.typing import FilteringBoundLogger
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.escape import escape_text
 from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.protocol.mending import BrokenAnswer, mend_message, number_of, read_batch
@@ -33,7 +33,7 @@ from gateway.protocol.messages import (
 )
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.server_link import (
+from gateway.proxy.transport.interface import (
     CANCELLED,
     NEVER_CANCELLED,
     LinkLost,

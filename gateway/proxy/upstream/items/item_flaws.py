@@ -8,8 +8,16 @@ from typing import Any, Final, cast
 from pydantic_core import to_json
 
 from gateway.escape import escape_text
-from gateway.toolcalls.schema.keywords import TAKES, ValueRule, excess, is_list, is_table, misfit, parts
-from gateway.toolcalls.schema.kinds import dead_references
+from gateway.toolcalls.schema.keywords import (
+    TAKES,
+    ValueRule,
+    dead_references,
+    excess,
+    is_list,
+    is_table,
+    misfit,
+    parts,
+)
 
 # What is wrong with an item of a server's list, and the fields of an object, each read by its own rule.
 #

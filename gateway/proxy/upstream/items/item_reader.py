@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from pydantic_core import Url
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.escape import cut_text, escape_text
 from gateway.observe.logs import get_logger
 from gateway.protocol.headers import invalid_annotation

@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, cast
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.config.state import replace_file, state_folder
 from gateway.errors import ConfigError
 from gateway.escape import escape_text

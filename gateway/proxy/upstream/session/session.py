@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from typing import Any, Final, Literal, cast
 
-from gateway.config.model import WantedIds
+from gateway.config.gateway_config import WantedIds
 from gateway.errors import RpcError, rpc_error
 from gateway.observe.logs import get_logger
 from gateway.protocol.eras import (
@@ -30,7 +30,7 @@ from gateway.protocol.eras import (
 from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.server_link import Transport
+from gateway.proxy.transport.interface import Transport
 from gateway.proxy.upstream.session.in_flight import FirstQuestions, Requests, Running, all_paused
 from gateway.proxy.upstream.session.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
 from leaf_sdk.leaf.packing import announce_packing
@@ -206,7 +206,8 @@ class Session:
             self._requests.running.discard(running)
             if running.number is not None:
                 del self._progress[running.number]
-        result = self.tasks.note(method, sent, result, caller.principal)
+        if "task" in sent or result.get("resultType") == "task" or method.startswith(TASK_METHODS):
+            result = self.tasks.note(method, sent, result, caller.principal)
         if self.modern:
             # A question is left as it is: `bridge.py` passes it to the client.
             return result if caller.modern or is_input_required(result) else result_to_handshake(result)

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
 
-from gateway.config.masking import mask_text
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import GatewayError
-from gateway.escape import escape_text
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError, names_session
+from gateway.escape import escape_text, mask_text
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, names_session
 
 # The lifecycle of one upstream as a pure state machine: idle, starting, up, restarting.
 #

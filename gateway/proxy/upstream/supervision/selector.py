@@ -11,9 +11,10 @@ from typing import Final
 
 from anyio.abc import TaskGroup
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import UpstreamUnavailable
-from gateway.proxy.caller import Caller, ClientSession, ShareRule
+from gateway.proxy.caller import Caller, ClientSession
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstream.session.session import least_severe
 from gateway.proxy.upstream.supervision.listing import Listing

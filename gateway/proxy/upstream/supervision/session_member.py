@@ -14,10 +14,10 @@ from typing import Any, Final, Protocol
 import anyio
 from pydantic_core import to_json
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import Caller, ClientSession, Nobody
-from gateway.proxy.transport.server_link import (
+from gateway.proxy.transport.interface import (
     LinkLost,
     MaybeForgotten,
     NoAnswer,

@@ -18,10 +18,11 @@ import anyio
 from anyio.abc import TaskGroup
 from pydantic_core import to_json
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import RpcError, UpstreamUnavailable
-from gateway.proxy.caller import Caller, ClientSession, OverBound, Principal, ShareRule
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer
+from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.shares import OverBound, ShareRule
+from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from gateway.proxy.upstream.session.in_flight import until_answered
 from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstream.supervision.lifecycle import describe_failure

@@ -11,12 +11,12 @@ from typing import Final
 
 import anyio
 
-from gateway.config.model import LimitsConfig, UpstreamConfig
+from gateway.config.gateway_config import LimitsConfig, UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ClientSession
-from gateway.proxy.transport.server_link import LinkLost
+from gateway.proxy.transport.interface import LinkLost
 from gateway.proxy.upstream.session.negotiation import Era, Terms
 from gateway.proxy.upstream.session.session import ListKind
 from gateway.proxy.upstream.supervision.lifecycle import Backoff, Lifecycle, describe_ending, describe_failure

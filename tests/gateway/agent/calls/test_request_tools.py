@@ -13,6 +13,7 @@ from gateway.agent.calls.request_tools import (
     Deferring,
     OfferedTools,
     ToolScope,
+    aliases_of,
     gathered,
     is_heavy,
     with_suggestions,
@@ -164,20 +165,22 @@ async def test_offers_are_those_of_the_servers_that_somebody_may_see(open_runner
     async with open_runner(LimitsConfig(), tool_search=True) as (runner, _):
         offers = runner.offers
         assert [offers.servers(each) for each in (ANYBODY, nobody)] == [{"up"}, set()]
-        assert offers.to(nobody, ROOMY) == ((), {})
-        assert offers.aliases(ANYBODY) == {}
+        assert offers.divide(offers.entries(nobody), ROOMY) == ((), {})
+        entries = offers.entries(ANYBODY)
+        assert aliases_of(entries) == {}
         assert (offers.server_of("up__say"), offers.server_of("nope")) == ("up", None)
-        assert [each.name for each in offers.to(ANYBODY, ROOMY, (), ToolScope({"up": None}))[0]] == ["up__say"]
-        assert offers.to(ANYBODY, ROOMY, (), NO_TOOL) == ((), {})
+        assert [each.name for each in offers.divide(entries, ROOMY, (), ToolScope({"up": None}))[0]] == ["up__say"]
+        assert offers.divide(entries, ROOMY, (), NO_TOOL) == ((), {})
 
 
 @pytest.mark.anyio
 async def test_aliases_are_of_tools_whose_names_no_other_tool_has(open_runner: Any) -> None:
     async with open_runner(LimitsConfig(), overrides={"say": ToolOverride("say.it")}) as (runner, _):
         alias = Aliases().alias_of("say.it")
-        assert runner.offers.aliases(ANYBODY) == {"say.it": alias}
-        assert runner.offers.aliases(ANYBODY, besides={"say.it"}) == {}
-        assert runner.offers.aliases(ANYBODY, besides={alias}) == {"say.it": alias}
+        entries = runner.offers.entries(ANYBODY)
+        assert aliases_of(entries) == {"say.it": alias}
+        assert aliases_of(entries, besides={"say.it"}) == {}
+        assert aliases_of(entries, besides={alias}) == {"say.it": alias}
 
 
 @pytest.mark.anyio

@@ -15,14 +15,13 @@ from gateway.agent import Deferral
 from gateway.agent.calls.runner import Answered, CallRunner, FinishedCall
 from gateway.agent.calls.tool_finder import OURS, FoundTools, ToolFinder
 from gateway.agent.events import ToolFinished
-from gateway.agent.results.result_reader import READ, SEARCH
+from gateway.agent.results.large_results import READ, SEARCH
 from gateway.config import LimitsConfig
-from gateway.context.compose.later_tools import definition_texts
+from gateway.context.compose.prompt import definition_texts
 from gateway.errors import UnknownTool
 from gateway.observe.audit import Audit
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.observe.tracing import Tracing
 from gateway.protocol.eras import MAP_KEY, PROGRESS_KEY
 from gateway.proxy.caller import ANYBODY, Principal

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.agent.calls.runner import FinishedCall
-from gateway.agent.calls.splices import NOTE, Repeats, fitted, parts_of, spans_of_result
+from gateway.agent.calls.splices import fitted, parts_of, spans_of_result
 from gateway.agent.events import SplicedPart, ToolFinished
-from gateway.engine.rendering.rendered import Fit
+from gateway.agent.turn import NOTE, Repeats
+from gateway.engine.rendering.foreign_text import Fit
 from gateway.engine.rendering.scaffold import Scaffold
 from gateway.observe.trajectories import Span
 from gateway.proxy.result_tokens import IdPiece

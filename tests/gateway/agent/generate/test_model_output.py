@@ -126,7 +126,7 @@ async def test_turn_is_remembered_as_the_model_wrote_it_and_as_the_client_saw_it
     assert list(lived.last.ids) == output.ids
     assert lived.last.spans == ()
     assert lived.start == prompt
-    assert output.shown == len([event for event in events if isinstance(event, CallStarted)]) == calls
+    assert len(output.indexes) == len([event for event in events if isinstance(event, CallStarted)]) == calls
 
 
 @pytest.mark.anyio
@@ -184,7 +184,7 @@ async def test_everything_behind_a_stop_string_is_dropped(open_stage):
 
     assert content_of(events) == "One "
     assert output.over
-    assert output.stop == "STOP"
+    assert output.stops.found == "STOP"
     assert [event for event in events if isinstance(event, CallStarted)] == []
     # It is remembered as far as its client saw it.
     assert conversation.lived.last is not None

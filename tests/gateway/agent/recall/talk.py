@@ -18,7 +18,7 @@ from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Conversation
 from gateway.context.history.client_messages import checked_messages
 from gateway.context.history.template_messages import tool_definitions, with_preamble
-from gateway.context.shared_memory import SharedMemory
+from gateway.context.shared_conversations import SharedMemory
 from gateway.engine.interface import (
     EngineFacts,
     Generated,
@@ -121,11 +121,11 @@ class NoTools:
     def offers(self) -> "NoTools":
         return self
 
-    def to(self, *_: Any) -> tuple[tuple[ToolSpec, ...], dict[str, Any]]:
-        return (), {}
+    def entries(self, _: Any) -> tuple[()]:
+        return ()
 
-    def aliases(self, *_: Any, **__: Any) -> dict[str, str]:
-        return {}
+    def divide(self, *_: Any) -> tuple[tuple[ToolSpec, ...], dict[str, Any]]:
+        return (), {}
 
     def server_of(self, _: str) -> None:
         return None

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.context.compose.sources import Definitions
+from gateway.context.compose.id_sources import Definitions
 from gateway.context.history.template_messages import tool_definitions
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.wire.llama_cpp_client import LlamaCpp

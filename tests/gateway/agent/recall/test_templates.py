@@ -15,7 +15,7 @@ import pytest
 
 from gateway.config import LimitsConfig
 from gateway.context.compose.conversation import Conversation
-from gateway.context.shared_memory import SharedMemory
+from gateway.context.shared_conversations import SharedMemory
 from gateway.engine.interface import shared_prefix
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import TemplateRefused

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.results.shown_ids import ResultBeginning, Selection
-from gateway.agent.results.spelled_ids import SpelledPart
+from gateway.agent.results.id_slices import SpelledPart
+from gateway.agent.results.large_results import ResultBeginning, Selection
 from gateway.context.memory import KeptResult
 from gateway.proxy.result_tokens import IdPiece
 from leaf_sdk.testing import tiny_map

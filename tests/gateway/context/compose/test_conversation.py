@@ -18,7 +18,7 @@ from gateway.context.compose.conversation import (
     calls_of_turns,
     readable,
 )
-from gateway.context.compose.sources import SourceTrail
+from gateway.context.compose.id_sources import SourceTrail
 from gateway.context.memory import (
     ANSWER,
     ContextChange,
@@ -28,7 +28,7 @@ from gateway.context.memory import (
     Remembered,
     Shown,
 )
-from gateway.engine.pool.members import Stay
+from gateway.engine.pool.pool import Stay
 from gateway.engine.rendering.scaffold import Scaffold, TurnShape
 from gateway.errors import RequestInvalid
 from gateway.observe.trajectories import Span

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.context.compose import sources
-from gateway.context.compose.sources import Definitions
+from gateway.context.compose import id_sources
+from gateway.context.compose.id_sources import Definitions
 from gateway.context.history.template_messages import tool_definitions
 from gateway.toolcalls.schema.spec import ToolSpec
 
@@ -23,7 +23,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         values.append(value)
         return json.dumps(value, **how)
 
-    monkeypatch.setattr(sources, "json", SimpleNamespace(dumps=dumps))
+    monkeypatch.setattr(id_sources, "json", SimpleNamespace(dumps=dumps))
     return values
 
 

@@ -7,19 +7,18 @@ from typing import Any
 import pytest
 
 from gateway.context.compose.conversation import Asked
-from gateway.context.compose.later_tools import (
+from gateway.context.compose.prompt import definition_texts, with_texts
+from gateway.context.history.template_messages import tool_definitions
+from gateway.context.memory import BEGINNING, FOUND_TOOLS, NO_TOOLS, RETOLD, DefinedTools
+from gateway.context.memory.defined_tools import (
+    DefinedTool,
+    ToolDigests,
     are_replaced,
     completed,
     defining,
-    definition_texts,
     names_found,
-    own_tools,
     with_definitions,
-    with_texts,
 )
-from gateway.context.history.template_messages import tool_definitions
-from gateway.context.memory import BEGINNING, FOUND_TOOLS, NO_TOOLS, RETOLD, DefinedTools
-from gateway.context.memory.defined_tools import DefinedTool, ToolDigests
 from gateway.engine.rendering.template_forms import ToolFault
 from gateway.proxy.naming import ToolEntry
 from gateway.toolcalls.schema.spec import ToolSpec
@@ -272,40 +271,40 @@ def of_size(size: int, *tools: str | ToolSpec, place: int = BEGINNING) -> Define
 
 
 def test_prompt_without_tools_is_rendered_anew_once_there_are_some() -> None:
-    assert are_replaced(NO_TOOLS, asked("x"), make_ready())
-    assert not are_replaced(NO_TOOLS, asked(), make_ready())
-    assert not are_replaced(NO_TOOLS, asked(deferred=DEFERRED), make_ready())
+    assert are_replaced(NO_TOOLS, asked("x"), 4096)
+    assert not are_replaced(NO_TOOLS, asked(), 4096)
+    assert not are_replaced(NO_TOOLS, asked(deferred=DEFERRED), 4096)
 
 
 @pytest.mark.parametrize(("size", "replaced"), [(500, False), (501, True)])
 def test_prompt_is_rendered_anew_if_more_than_an_eighth_of_the_context_defines_tools_that_are_gone(
     size: int, replaced: bool
 ) -> None:
-    ready = make_ready(context=1000)
+    context = 1000
 
     for request in (asked("x"), asked(deferred={"x": ""}), asked(spec("gone", "Changed."))):
-        assert are_replaced(of_size(size, "gone"), request, ready) is replaced
-        assert are_replaced(of_size(size, "gone"), request, make_ready(context=2000)) is False
+        assert are_replaced(of_size(size, "gone"), request, context) is replaced
+        assert are_replaced(of_size(size, "gone"), request, 2000) is False
 
 
 def test_tools_that_are_still_there_do_not_count() -> None:
-    ready = make_ready(context=1000)
+    context = 1000
 
-    assert not are_replaced(of_size(9999, "x", "y"), asked("x", "y"), ready)
-    assert are_replaced(of_size(9999, "x", "y"), asked("x"), ready)
-    assert not are_replaced(of_size(9999, "a"), asked("x", deferred=DEFERRED), ready)
-    assert are_replaced(of_size(9999, "a"), asked("x", deferred={"b": ""}), ready)
-    assert not are_replaced(of_size(9999, "r"), asked("x", result_tools=(spec("r"),)), ready)
-    assert are_replaced(of_size(9999, "r"), asked("x", result_tools=(spec("r", "Changed."),)), ready)
-    assert are_replaced(of_size(9999, "r"), asked("x", result_tools=(spec("s"),)), ready)
+    assert not are_replaced(of_size(9999, "x", "y"), asked("x", "y"), context)
+    assert are_replaced(of_size(9999, "x", "y"), asked("x"), context)
+    assert not are_replaced(of_size(9999, "a"), asked("x", deferred=DEFERRED), context)
+    assert are_replaced(of_size(9999, "a"), asked("x", deferred={"b": ""}), context)
+    assert not are_replaced(of_size(9999, "r"), asked("x", result_tools=(spec("r"),)), context)
+    assert are_replaced(of_size(9999, "r"), asked("x", result_tools=(spec("r", "Changed."),)), context)
+    assert are_replaced(of_size(9999, "r"), asked("x", result_tools=(spec("s"),)), context)
 
 
 def test_request_without_tools_changes_nothing() -> None:
-    assert not are_replaced(of_size(9999, "gone"), asked(), make_ready(context=1000))
+    assert not are_replaced(of_size(9999, "gone"), asked(), 1000)
 
 
-def test_own_tools_are_those_of_the_request_and_the_clients_deferred_ones() -> None:
+def test_client_may_complete_calls_of_the_tools_of_the_request_and_of_its_own_deferred_ones() -> None:
     request = asked("x", deferred={"a": "A.", "b": ""}, client_tools=frozenset("ax"))
 
-    assert own_tools(request) == [spec("x"), spec("a", "A.")]
-    assert own_tools(asked("x", deferred=DEFERRED)) == [spec("x")]
+    assert request.schemas == {"x": {"type": "object"}, "a": {"type": "object"}}
+    assert list(asked("x", deferred=DEFERRED).schemas) == ["x"]

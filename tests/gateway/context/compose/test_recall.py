@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gateway.context.compose.conversation import Asked, Conversation, Observer
+from gateway.context.compose.id_sources import SourceTrail
 from gateway.context.compose.recall import Recall, answer_of, record_of
-from gateway.context.compose.sources import SourceTrail
 from gateway.context.history.shortening import after_summary
 from gateway.context.memory import (
     BEGINNING,

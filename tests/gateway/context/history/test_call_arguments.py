@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.context.history.client_messages import RETOLD, checked_messages
 from gateway.context.history.template_messages import ARGUMENT_MARKS, with_readable_calls
-from gateway.engine.control_tokens import MarkerGuard
-from gateway.engine.rendering.foreign import Foreign, Signs
-from gateway.engine.rendering.rendered import restored
+from gateway.engine.rendering.foreign_text import ForeignText, MarkerGuard, Signs, restored
 from gateway.errors import RequestInvalid
 
 USER = {"role": "user", "content": "hi"}
@@ -45,7 +43,7 @@ def arguments_of(message: Any) -> str:
 
 def rendered(messages: Any) -> Any:
     """The arguments as the engine gets them."""
-    shown = Foreign(Signs(MarkerGuard(["<|im_start|>"]))).messages(messages, marked=True)
+    shown = ForeignText(Signs(MarkerGuard(["<|im_start|>"]))).messages(messages, marked=True)
     return json.loads(arguments_of(shown[1]))
 
 
@@ -121,7 +119,7 @@ def test_calls_that_the_gateway_ran_are_made_readable_too_and_counted_once() -> 
 
 def test_any_number_of_numbers_comes_back_as_it_was_written() -> None:
     arguments = json.dumps({"a": [n + 0.5 for n in range(300_000)]})
-    foreign = Foreign(Signs(MarkerGuard(["<|im_start|>"])))
+    foreign = ForeignText(Signs(MarkerGuard(["<|im_start|>"])))
     shown = foreign.messages([{"role": "user", "content": "hi"}, called(arguments)], marked=True)
 
     assert restored(arguments_of(shown[1]), foreign).replace(foreign.separator, "") == arguments

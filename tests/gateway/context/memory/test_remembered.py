@@ -21,7 +21,6 @@ from gateway.context.memory import (
     RequestFigures,
     Shown,
 )
-from gateway.context.memory.remembered import form_of
 from gateway.observe.trajectories import Span
 from gateway.toolcalls.stream.output_events import CallClosed
 from leaf_sdk.testing import tiny_map
@@ -105,8 +104,11 @@ def test_kept_result_takes_room_for_each_of_its_sources(count: int) -> None:
 def test_form_is_what_a_turn_writes_around_its_words_up_to_a_call(
     text: str, reasoning: str, content: str, form: str
 ) -> None:
-    assert form_of(text, reasoning, content) == form
-    assert form_of(text, reasoning, content) is sys.intern(form)
+    message = {"role": "assistant", "content": content, "reasoning_content": reasoning}
+    turn = Lived(message, array("I", TINY.encode(text)), LivedTurn()).formed(TINY).turn
+
+    assert turn is not None
+    assert turn.form is sys.intern(form)
 
 
 def test_turn_gets_its_form_from_its_ids_and_a_result_has_none() -> None:

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from leaf_sdk.leaf.bolt_on import CodecToolCall, CodecToolResult
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.vocab import TokenMap

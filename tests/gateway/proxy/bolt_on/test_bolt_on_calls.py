@@ -8,16 +8,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.config.overrides import ToolOverride
 from gateway.errors import UnknownTool
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.proxy.bolt_on.bolt_on_tools import Outgoing, match, read_answer, write_call
 from gateway.proxy.result_tokens import ResultTokens, UnreadText
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.server_link import Unfit
+from gateway.proxy.transport.interface import Unfit
 from leaf_sdk.leaf.bolt_on import CodecToolCall, CodecToolResult, parse_manifest
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from gateway.config.model import LimitsConfig, UpstreamConfig
+from gateway.config.gateway_config import LimitsConfig, UpstreamConfig
 from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
-from gateway.proxy.caller import Nobody, Principal, ShareRule
-from gateway.proxy.transport.server_link import (
+from gateway.proxy.caller import Nobody, Principal
+from gateway.proxy.shares import ShareRule
+from gateway.proxy.transport.interface import (
     LinkLost,
     MaybeForgotten,
     NoAnswer,

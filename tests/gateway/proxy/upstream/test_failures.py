@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import UpstreamUnavailable
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
 from gateway.proxy.upstream.supervision.lifecycle import describe_ending, describe_failure
 
 CHILD = UpstreamConfig(name="a", command="tool")

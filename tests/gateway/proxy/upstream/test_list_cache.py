@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.proxy.upstream.items.item_reader import ItemReader
 from gateway.proxy.upstream.server_lists import EarlierRun, ListCache, ListFile
 from gateway.proxy.upstream.session.session import Session

@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
 from gateway.proxy.upstream.items.tool_pins import PinFile, Pins, digest_of

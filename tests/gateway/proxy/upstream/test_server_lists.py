@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from gateway.config.model import LimitsConfig, UpstreamConfig
+from gateway.config.gateway_config import LimitsConfig, UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.proxy.caller import Nobody
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer
+from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.server_lists import CallerLists, EarlierRun
 from gateway.proxy.upstream.supervision.listing import Listed

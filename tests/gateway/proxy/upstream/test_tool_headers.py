@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.proxy.upstream.items.item_reader import ToolHeaders
 
 HTTP = UpstreamConfig("up", url="http://127.0.0.1:1/mcp")

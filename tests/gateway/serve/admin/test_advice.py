@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.upstream.items.item_reader import MalformedField
 from gateway.serve.admin.advice import Judgement, advice_for, advice_on_context, can_be_tried, judge

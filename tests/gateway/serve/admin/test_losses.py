@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.observe.exposition import LOSS_REASONS, OTHER
-from gateway.serve.admin.losses import WORDS, advice_on_loss
+from gateway.serve.admin.advice import WORDS, advice_on_loss
 
 REASONS = [reason for reason in LOSS_REASONS if reason != OTHER]
 

@@ -16,10 +16,10 @@ import httpx2
 import pytest
 
 from gateway.app.services import open_services
-from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, UpstreamConfig
 from gateway.context.compose.recall import Comparison
 from gateway.context.memory import RequestFigures
-from gateway.context.memory.history import Miss
+from gateway.context.memory.message_digests import Miss
 from gateway.observe.metrics import Metrics
 from gateway.proxy.costs import definition_text
 from gateway.proxy.upstream.items.tool_pins import PinFile

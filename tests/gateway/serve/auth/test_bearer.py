@@ -14,8 +14,9 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.api_keys import KeyFile, KeyRecord, KeyRing, digest_of
 from gateway.serve.auth.bearer import BearerAuth, Credentials
-from gateway.serve.auth.identity import PRINCIPAL, refusal_over_limit
+from gateway.serve.auth.identity import refusal_over_limit
 from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, Limiter
+from gateway.serve.http.request_parts import PRINCIPAL
 
 TOKEN = "a-token-of-ours-π"
 STRONG = "x" * 43

@@ -12,8 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.show import show_config
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
@@ -21,7 +21,7 @@ from gateway.protocol.eras import CAPABILITIES_KEY, MODERN_VERSIONS, VERSION_KEY
 from gateway.protocol.headers import VERSION_HEADER, routing_headers
 from gateway.proxy.proxy import Proxy
 from gateway.serve.auth.bearer import ClientHeaders
-from gateway.serve.auth.identity import principal_of
+from gateway.serve.http.request_parts import principal_of
 from gateway.serve.mcp import McpEndpoint
 
 pytestmark = pytest.mark.anyio

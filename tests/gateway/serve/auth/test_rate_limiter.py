@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.identity import Allowance, Identity
 from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, FailedTries, Limiter, RateRefused, SignatureChecks
-from gateway.serve.http.admission import network_of
+from gateway.serve.http.connection_limits import network_of
 
 
 class Clock:

@@ -11,12 +11,12 @@ import httpx2
 import pytest
 from starlette.responses import PlainTextResponse
 
-from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.app.process import guard_endpoints
+from gateway.config.gateway_config import GatewayConfig, ServeConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.transport.oauth.grants import GrantKey, GrantStore
 from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns
 from gateway.serve.auth.api_keys import KeyFile, KeyRecord, digest_of
-from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.auth.sign_in_pages import SignInPages
 from tests.gateway.proxy.standin_accounts import standin_accounts
 

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.config.gateway_config import GatewayConfig, ServeConfig
 from gateway.errors import ConfigError
 from gateway.serve.auth.gateway_token import HostGuard, ensure_token, guard_admin, own_hosts, stored_token, token_path
 

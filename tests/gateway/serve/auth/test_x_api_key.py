@@ -9,8 +9,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.bearer import BearerAuth, Credentials
-from gateway.serve.auth.identity import PRINCIPAL
 from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE
+from gateway.serve.http.request_parts import PRINCIPAL
 
 TOKEN = "a-token-of-ours"
 MESSAGES = "/v1/messages"

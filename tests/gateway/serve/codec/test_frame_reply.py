@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from gateway.agent.events import Finished, GenerationFinished, IdsGenerated, IdsSpliced, SplicedPart
 from gateway.serve.codec.frames import FrameReply, Regions, watched_ids
-from gateway.serve.generation.fields import WatchIds, WatchTexts
+from gateway.serve.generation.request_fields import WatchIds, WatchTexts
 from gateway.toolcalls.stream.output_events import CallClosed, Content
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.wire import Extras, Frame, Spliced, ToolCall, Usage

@@ -12,7 +12,7 @@ from gateway.observe.metrics import Metrics
 from gateway.serve.codec.frame_negotiation import Visible, WireOffer
 from gateway.serve.codec.frames import FramedAnswer, FramePump, FrameReply
 from gateway.serve.generation.answers import Answering
-from gateway.serve.http.request_layers import EXPIRED
+from gateway.serve.http.middleware import EXPIRED
 from leaf_sdk.wire import CODINGS, Decoder, Dictionary, Extras, Frame, FrameReader, Usage
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from starlette.types import Message
 from gateway.agent.events import AgentEvent, Emit, Finished
 from gateway.errors import EngineUnavailable
 from gateway.serve.generation.answers import Answering, ApiForm, StreamedAnswer, WholeAnswer
-from gateway.serve.http.request_layers import EXPIRED
+from gateway.serve.http.middleware import EXPIRED
 from gateway.toolcalls.stream.output_events import Content
 
 

@@ -9,7 +9,7 @@ import pytest
 from gateway.errors import RequestInvalid
 from gateway.serve.generation.request_options import ClientTool, input_of, read_client_tool
 from gateway.serve.messages.message_request import SortedTools
-from gateway.serve.openai.chat_request import ChatTools
+from gateway.serve.openai.chat import ChatTools
 from gateway.serve.responses.response_tools import read_tools
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named

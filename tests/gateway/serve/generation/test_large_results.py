@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.results.result_reader import READ, SEARCH
+from gateway.agent.results.large_results import READ, SEARCH
 from tests.gateway.serve.generation.three_apis import CHAT, MESSAGES, RESPONSES, running
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.serve.generation.request_options import read_choice
 from gateway.serve.messages.message_request import MessagesRequest
-from gateway.serve.openai.chat_request import ChatRequest
+from gateway.serve.openai.chat import ChatRequest
 from gateway.serve.responses.input_history import gather
 from gateway.serve.responses.response_request import ResponsesRequest
 from gateway.serve.responses.response_tools import add_tools, read_tools
@@ -37,7 +37,7 @@ class NothingStored:
 
 def read_chat(body: bytes) -> object:
     request, messages = ChatRequest.checked(body)
-    return request.options(TINY), request.without_effect(()), request.client_tools(), messages
+    return request.options(TINY), request.without_effect(()), request.read_tools.specs, messages
 
 
 def read_messages(body: bytes) -> object:

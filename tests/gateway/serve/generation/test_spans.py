@@ -21,7 +21,7 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_tra
 from gateway.config import GatewayConfig, UpstreamConfig
 from gateway.engine.interface import GenerateRequest, GenerationEnd, Timings
 from gateway.errors import EngineUnavailable, RequestInvalid
-from gateway.serve.http.request_layers import EXPIRED, TracedRequests, note_failure
+from gateway.serve.http.middleware import EXPIRED, TracedRequests, note_failure
 from tests.gateway.exported_spans import ExportedSpans
 from tests.gateway.serve.generation.three_apis import (
     CHAT,

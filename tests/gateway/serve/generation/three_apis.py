@@ -13,22 +13,21 @@ from starlette.types import ASGIApp
 
 from gateway.agent import Agent, CallRunner
 from gateway.config import GatewayConfig, UpstreamConfig
-from gateway.context.result_store import ResultStore
+from gateway.context.large_result_store import ResultStore
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineUnavailable
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.observe.tracing import Tracing
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.serve.codec.frame_negotiation import WireOffer
 from gateway.serve.codec.frames import FrameResponder
-from gateway.serve.http.request_layers import TracedRequests
+from gateway.serve.http.middleware import TracedRequests
 from gateway.serve.messages.message_endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.completions import CompletionsEndpoint

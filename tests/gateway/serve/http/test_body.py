@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 from gateway.errors import RequestInvalid
-from gateway.protocol.json_text import without_escapes, without_strings
-from gateway.serve.generation.fields import must_be_finite
+from gateway.protocol.messages import without_escapes, without_strings
+from gateway.serve.generation.request_fields import must_be_finite
 from gateway.serve.http.request_parts import VALUES, BodyOverLimit, read_body
 
 pytestmark = pytest.mark.anyio

@@ -16,12 +16,12 @@ from uvicorn.server import ServerState
 from gateway.config.access import ConnectionsConfig
 from gateway.observe.exposition import read_counter
 from gateway.observe.metrics import Metrics
-from gateway.serve.http.admission import ClientConnections, TrustedProxies
 from gateway.serve.http.client_connection import HttpProtocol
+from gateway.serve.http.connection_limits import ClientConnections, TrustedProxies
 from gateway.serve.http.http_server import http_server
 
 if TYPE_CHECKING:
-    from gateway.serve.http.transport import GatheredWrites
+    from gateway.serve.http.response_writes import GatheredWrites
 
 pytestmark = pytest.mark.anyio
 

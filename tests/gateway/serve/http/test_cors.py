@@ -4,12 +4,12 @@ import httpx2
 import pytest
 from starlette.responses import PlainTextResponse
 
+from gateway.app.process import guard_endpoints
 from gateway.config.address import origin_of
+from gateway.config.gateway_config import GatewayConfig, ServeConfig
 from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
-from gateway.serve.auth.guards import guard_endpoints
 
 pytestmark = pytest.mark.anyio
 PAGE = "http://localhost:6274"

@@ -7,7 +7,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from gateway.app.process import stopping
-from gateway.serve.http.request_layers import EXPIRED, LATE, Drain
+from gateway.serve.http.middleware import EXPIRED, LATE, Drain
 
 pytestmark = pytest.mark.anyio
 

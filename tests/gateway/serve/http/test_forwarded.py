@@ -8,7 +8,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.config.access import ConnectionsConfig
 from gateway.observe.metrics import Metrics
-from gateway.serve.http.admission import ClientConnections, ForwardedClients, TrustedProxies
+from gateway.serve.http.connection_limits import ClientConnections, ForwardedClients, TrustedProxies
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,10 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.app.process import guard_endpoints
+from gateway.config.gateway_config import GatewayConfig, ServeConfig
 from gateway.documentation.pages import CommandSpelling
 from gateway.observe.metrics import Metrics
-from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.http.plain_pages import Home
 
 pytestmark = pytest.mark.anyio

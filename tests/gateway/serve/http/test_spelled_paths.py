@@ -5,7 +5,7 @@ import sys
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gateway.serve.http.request_layers import SpelledPaths, path_as_served
+from gateway.serve.http.middleware import SpelledPaths, path_as_served
 
 CHAT = "/v1/chat/completions"
 

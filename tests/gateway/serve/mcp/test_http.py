@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from gateway.proxy.caller import ANYBODY
-from gateway.serve.http.request_layers import LATE
+from gateway.serve.http.middleware import LATE
 from gateway.serve.mcp.http import (
     EVENTS,
     JSON,

@@ -394,7 +394,7 @@ async def test_place_of_a_subscription_that_could_not_begin_is_given_back(server
 
     with monkeypatch.context() as patched:
         patched.setattr(servers, "watch", refuse)
-        patched.setattr("gateway.serve.mcp.core._MOST", 1)
+        patched.setattr("gateway.serve.mcp.methods._MOST", 1)
         async with site_of(servers) as site:
             refused = [await site.modern("subscriptions/listen", LISTEN) for _ in range(2)]
 

@@ -16,10 +16,9 @@ import uvicorn
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig, UpstreamConfig
-from gateway.observe.logs import get_logger
+from gateway.config.gateway_config import GatewayConfig, LimitsConfig, ServeConfig, UpstreamConfig
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.serve.auth.gateway_token import HostGuard, own_hosts

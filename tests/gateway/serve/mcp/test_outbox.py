@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import RpcError
 from gateway.protocol.messages import Response
-from gateway.serve.mcp.core import check_greeting
+from gateway.serve.mcp.methods import check_greeting
 from gateway.serve.mcp.outbox import COUNT, EVERY, SIZE, HeldStream, Losses, Outbox
 from gateway.serve.mcp.sessions import Asks
 

@@ -50,7 +50,7 @@ async def test_session_whose_greeting_was_no_good_takes_nothing_of_the_share(ser
 
 
 async def test_key_listens_to_its_share_of_subscriptions(servers, site_of, monkeypatch):
-    monkeypatch.setattr("gateway.serve.mcp.core._MOST", 4)
+    monkeypatch.setattr("gateway.serve.mcp.methods._MOST", 4)
     async with site_of(servers) as site:
         site.principal = ANN
         async with site.modern_stream("subscriptions/listen", LISTEN) as stream:

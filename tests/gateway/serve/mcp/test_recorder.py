@@ -12,9 +12,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from gateway.errors import RpcError
 from gateway.observe.audit import Audit
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.observe.tracing import Tracing
 from gateway.proxy.caller import Principal
 from gateway.proxy.result_tokens import ResultTokens

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import MapUnknown
-from gateway.serve.mcp.ids import SessionMaps
+from gateway.serve.mcp.result_ids import SessionMaps
 from leaf_sdk.vocab import load_map
 
 VECTOR = Path(__file__).parents[3] / "leaf_sdk" / "vectors" / "tiny_byte_level_map.json"

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig, ViewConfig
 from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig, UpstreamConfig, ViewConfig
 from gateway.config.overrides import ToolOverride
 from gateway.config.show import show_config
 from gateway.errors import ConfigError
@@ -19,7 +19,7 @@ from gateway.protocol.eras import CAPABILITIES_KEY, MODERN_VERSIONS, VERSION_KEY
 from gateway.protocol.headers import VERSION_HEADER, routing_headers
 from gateway.proxy.caller import Principal
 from gateway.proxy.proxy import Proxy
-from gateway.serve.auth.identity import PRINCIPAL
+from gateway.serve.http.request_parts import PRINCIPAL
 from gateway.serve.mcp import McpEndpoint
 
 pytestmark = pytest.mark.anyio

@@ -15,21 +15,20 @@ from starlette.applications import Starlette
 
 from gateway.agent import Agent, CallRunner
 from gateway.config import GatewayConfig, UpstreamConfig
-from gateway.context.result_store import ResultStore
+from gateway.context.large_result_store import ResultStore
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineUnavailable
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.serve.codec.frame_negotiation import WireOffer
 from gateway.serve.codec.frames import FrameResponder
-from gateway.serve.http.errors import no_such_path
+from gateway.serve.http.error_answers import no_such_path
 from gateway.serve.messages.message_endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.model_endpoint import ModelEndpoint

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gateway.agent.events import Finished
 from gateway.context.history.client_messages import checked_messages
-from gateway.serve.openai.chat_reply import ChatReply
-from gateway.serve.openai.chat_request import CallShapes, ChatRequest
+from gateway.serve.openai.chat import ChatRequest
+from gateway.serve.openai.chat_reply import CallShapes, ChatReply
 from gateway.toolcalls.stream.output_events import CallArguments, CallClosed, CallStarted, Diagnostic, Event
 
 DONE = Finished("tool_calls", prompt_ids=9, cached_ids=0, completion_ids=9)
@@ -120,7 +120,7 @@ def test_request_in_the_old_form_is_one_of_today() -> None:
         ).encode()
     )
     assert messages == others
-    assert old.client_tools() == today.client_tools()
+    assert old.read_tools.specs == today.read_tools.specs
     assert old.choice() == today.choice()
 
 

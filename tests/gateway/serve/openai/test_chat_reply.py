@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.agent.events import Finished, GenerationFinished, ToolFinished
 from gateway.engine.interface import Timings
-from gateway.serve.generation.account import turn_numbers
+from gateway.serve.generation.codec_field import turn_numbers
 from gateway.serve.openai.chat_reply import ChatReply, ChoicesReply
 from gateway.toolcalls.stream.output_events import (
     CallArguments,
@@ -78,6 +78,20 @@ def test_chunks_joined_are_the_completion(texts, calls, usage_chunk):
     assert [c["finish_reason"] for chunk in chunks for c in chunk["choices"] if c["finish_reason"]] == ["stop"]
     assert chunks[-1]["usage"] == whole["usage"]
     assert [chunk["codec"] for chunk in chunks if "turns" in chunk.get("codec", {})] == [whole["codec"]]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_whole_answer_is_the_same_where_no_chunks_are_made(count: int) -> None:
+    events = [Content("I paint."), *call_events(0, ["{", "}"]), generation(), DONE]
+    answers: list[dict[str, Any]] = []
+    for streams in (True, False):
+        replies = [ChatReply("model", 1_700_000_000, usage_chunk=False, streams=streams) for _ in range(count)]
+        made = ChoicesReply(replies, 100, usage_chunk=False)
+        chunks = [chunk for event in events * count for chunk in made.feed(event)]
+        assert bool(chunks) is streams
+        answers.append(made.completion())
+
+    assert answers[0] == answers[1]
 
 
 def test_usage_of_several_answers_comes_in_a_chunk_without_what_describes_the_last_one():

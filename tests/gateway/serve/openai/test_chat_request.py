@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from gateway.agent import OURS, Deferral, ToolChoice
 from gateway.errors import RequestInvalid
-from gateway.serve.openai.chat_request import ChatRequest
+from gateway.serve.openai.chat import ChatRequest
 from gateway.serve.openai.completions import CompletionRequest
-from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.formats.structured_output import AnswerForm
 from leaf_sdk.testing import tiny_map
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
@@ -274,7 +274,7 @@ def test_tool_choice_in_the_agents_terms(choice, meant):
 
 def test_clients_tools_keep_their_schema_and_may_leave_things_out():
     bare = {"type": "function", "function": {"name": "bare"}}
-    first, second = request_of(tools=[PAINT, bare]).client_tools()
+    first, second = request_of(tools=[PAINT, bare]).read_tools.specs
 
     assert (first.name, first.description, first.parameters) == ("paint", "", {"type": "object"})
     assert (second.name, second.parameters) == ("bare", {"type": "object"})
@@ -455,7 +455,7 @@ def test_more_than_one_prompt_is_refused(sent: bytes) -> None:
     ],
 )
 def test_a_tool_needs_no_more_than_its_name(tool: dict[str, Any]) -> None:
-    (read,) = request_of(tools=[tool]).client_tools()
+    (read,) = request_of(tools=[tool]).read_tools.specs
     assert (read.name, read.description, read.parameters) == ("paint", "", {"type": "object"})
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.app.process import open_app
 from gateway.app.services import open_services
-from gateway.config.model import GatewayConfig, TokensConfig
+from gateway.config.gateway_config import GatewayConfig, TokensConfig
 
 pytestmark = pytest.mark.anyio
 

@@ -15,16 +15,15 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from gateway.agent import Agent, CallRunner
-from gateway.config.model import GatewayConfig
+from gateway.config.gateway_config import GatewayConfig
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.pool.pool import EnginePool
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.engine.wire.llama_cpp_json import completion_body
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.protocol.eras import CAPABILITIES_KEY, VERSION_KEY
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.agent import Agent, CallRunner
 from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
-from gateway.context.result_store import ResultStore
+from gateway.context.large_result_store import ResultStore
 from gateway.engine.interface import (
     EngineFacts,
     Generated,
@@ -32,14 +32,13 @@ from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineUnavailable
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
 from gateway.proxy.caller import Principal
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.replicas import ALONE, Replicas
-from gateway.serve.auth.identity import PRINCIPAL
+from gateway.serve.http.request_parts import PRINCIPAL
 from gateway.serve.responses.response_endpoint import ResponsesEndpoint
 from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import ChosenFormat, UnknownFormat, choose_format, format_named
-from gateway.toolcalls.message import AssistantMessage, join_events, read_events
+from gateway.toolcalls.parser import AssistantMessage, join_events, read_events
 from tests.gateway.toolcalls.fakes import TOOLS
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 

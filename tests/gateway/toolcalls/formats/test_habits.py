@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.toolcalls.formats.registry import format_named
-from gateway.toolcalls.message import parse, stream
+from gateway.toolcalls.parser import parse, stream
 
 TOOLS = [
     {"name": "ping", "parameters": {"type": "object", "properties": {}}},

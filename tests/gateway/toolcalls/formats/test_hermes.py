@@ -3,8 +3,7 @@
 import pytest
 
 from gateway.toolcalls.formats.registry import format_named
-from gateway.toolcalls.message import AssistantMessage, ToolCall, join_events, parse
-from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.parser import AssistantMessage, ToolCall, join_events, parse, parser_for
 from gateway.toolcalls.stream.output_events import (
     CallArguments,
     CallClosed,

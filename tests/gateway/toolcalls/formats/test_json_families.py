@@ -10,12 +10,11 @@ import pytest
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.named_calls import NumberedName
 from gateway.toolcalls.formats.registry import format_for_template, format_named
-from gateway.toolcalls.message import parse, stream
-from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.combinators import Array, OptionalMarker, Series, Variants, unwritten
 from gateway.toolcalls.nodes.json_nodes import Json, QuotedId
-from gateway.toolcalls.nodes.readers import Lit
+from gateway.toolcalls.nodes.readers import Lit, Seq
 from gateway.toolcalls.nodes.regions import Bare, LeadingRegion
-from gateway.toolcalls.nodes.series import Array, OptionalMarker, Series, Variants, unwritten
+from gateway.toolcalls.parser import parse, stream
 from gateway.toolcalls.stream.output_events import Diagnostic
 from gateway.toolcalls.stream.spelling import Spelling
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, WEATHER, Numbered, closed, run, started

@@ -13,7 +13,7 @@ from gateway.toolcalls.formats.registry import (
     format_names,
     system_preamble,
 )
-from gateway.toolcalls.message import parse
+from gateway.toolcalls.parser import parse
 from gateway.toolcalls.schema.spec import ToolSpec
 
 QWEN25 = """{{- "# Tools\\n<tools>" }}{{- "\\n</tools>\\n<tool_call>\\n{\\"name\\": <name>, \\"arguments\\": <a>}" }}"""

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.toolcalls.formats.registry import format_for_template, format_named
-from gateway.toolcalls.message import parse, stream
-from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.parser import parse, parser_for, stream
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallArguments
 from tests.gateway.toolcalls.fakes import PLAIN, TIME, WEATHER, Numbered

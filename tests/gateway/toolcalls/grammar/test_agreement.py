@@ -14,7 +14,7 @@ import pytest
 
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.message import parse
+from gateway.toolcalls.parser import parse
 from tests.cases import IN_FULL
 from tests.gateway.toolcalls.fakes import TOOLS
 from tests.gateway.toolcalls.families import Written

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
-from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.formats.structured_output import AnswerForm
 from gateway.toolcalls.grammar.exact import has_too_many_ways
 from gateway.toolcalls.grammar.gbnf import MAX_PLAIN, Grammar, one_of
 from gateway.toolcalls.grammar.patterns import JsonText, pattern_rules

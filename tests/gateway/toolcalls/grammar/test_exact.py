@@ -7,10 +7,9 @@ import jsonschema
 import pytest
 
 from gateway.errors import RequestInvalid
-from gateway.toolcalls.formats.answer import AnswerForm, answer_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.message import AssistantMessage, join_events
-from gateway.toolcalls.parser import machine_for
+from gateway.toolcalls.formats.structured_output import AnswerForm, answer_grammar
+from gateway.toolcalls.parser import AssistantMessage, join_events, machine_for
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallEvents, Policy
 from gateway.toolcalls.stream.spelling import Spelling

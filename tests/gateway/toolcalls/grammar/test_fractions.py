@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 
 from gateway.errors import RequestInvalid
-from gateway.toolcalls.formats.answer import AnswerForm, answer_grammar
 from gateway.toolcalls.formats.registry import format_named
+from gateway.toolcalls.formats.structured_output import AnswerForm, answer_grammar
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 LEAST, MOST = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.message import parse, stream
+from gateway.toolcalls.parser import parse, stream
 from gateway.toolcalls.schema.spec import ToolSpec
 from tests.cases import each_of
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named
-from gateway.toolcalls.message import parse
+from gateway.toolcalls.parser import parse
 from gateway.toolcalls.schema.spec import ToolSpec
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 

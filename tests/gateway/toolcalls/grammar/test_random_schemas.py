@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 
 from gateway.errors import RequestInvalid
-from gateway.toolcalls.formats.answer import AnswerForm, answer_grammar
 from gateway.toolcalls.formats.registry import format_named
+from gateway.toolcalls.formats.structured_output import AnswerForm, answer_grammar
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 KEYS = ("a", 'b"', "kind")

@@ -6,10 +6,10 @@ import pytest
 
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.message import parse
 from gateway.toolcalls.nodes.channels import Harmony
 from gateway.toolcalls.nodes.passages import Thought
 from gateway.toolcalls.nodes.readers import walk
+from gateway.toolcalls.parser import parse
 from tests.gateway.toolcalls.fakes import TOOLS
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 

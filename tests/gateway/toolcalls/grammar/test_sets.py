@@ -9,8 +9,8 @@ import pytest
 
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.message import parse
-from gateway.toolcalls.schema.kinds import ALL, kinds_of
+from gateway.toolcalls.parser import parse
+from gateway.toolcalls.schema.json_types import ALL, kinds_of
 from gateway.toolcalls.schema.spec import ToolSpec
 from tests.cases import IN_FULL
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
-from gateway.toolcalls.formats.answer import AnswerForm
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.message import parse
+from gateway.toolcalls.formats.structured_output import AnswerForm
+from gateway.toolcalls.parser import parse
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call
 from tests.cases import each_of
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf

@@ -12,11 +12,11 @@ from gateway.toolcalls.formats.format import Format, call_grammar
 from gateway.toolcalls.formats.format import Format as FormatType
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.schemas import schema_rules
-from gateway.toolcalls.nodes.combinators import Choice, Many, Seq, maybe
+from gateway.toolcalls.nodes.combinators import Choice, Many, maybe
 from gateway.toolcalls.nodes.json_nodes import Json, QuotedName
 from gateway.toolcalls.nodes.objects import Field, RecordNode
 from gateway.toolcalls.nodes.passages import Prose, Thought
-from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Space, Start, Until
+from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Seq, Space, Start, Until
 from gateway.toolcalls.nodes.regions import CallNode, Calls, MarkedRegion
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.toolcalls.formats.minimax import MAX_DEPTH
-from gateway.toolcalls.message import parse, stream
+from gateway.toolcalls.parser import parse, stream
 from gateway.toolcalls.schema.spec import ToolSpec
 from tests.gateway.toolcalls.fakes import Numbered
 

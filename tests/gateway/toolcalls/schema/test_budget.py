@@ -10,7 +10,7 @@ from jsonschema import Draft7Validator, Draft202012Validator, SchemaError
 
 from gateway.errors import RequestInvalid
 from gateway.proxy.upstream.items.item_flaws import schema_fault
-from gateway.toolcalls.formats.answer import AnswerForm
+from gateway.toolcalls.formats.structured_output import AnswerForm
 from gateway.toolcalls.schema import schema_check
 from gateway.toolcalls.schema.keywords import (
     MAX_CHARACTERS,

@@ -9,7 +9,8 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from gateway.toolcalls.schema.kinds import ALL, STRING, dead_references, escaped, kinds_of, resolve
+from gateway.toolcalls.schema.json_types import ALL, STRING, kinds_of
+from gateway.toolcalls.schema.keywords import dead_references, escaped, resolve
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call
 
 ROOT: dict[str, Any] = {

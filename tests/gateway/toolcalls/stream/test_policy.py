@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls.formats.registry import format_named, format_names
-from gateway.toolcalls.message import AssistantMessage, ToolCall, join_events, parse, stream
-from gateway.toolcalls.parser import parser_for
+from gateway.toolcalls.parser import AssistantMessage, ToolCall, join_events, parse, parser_for, stream
 from gateway.toolcalls.stream.output_events import CallArguments, CallClosed, CallStarted, Policy
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, Numbered
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls.nodes.typed import converted
-from gateway.toolcalls.schema.kinds import ALL, STRING, kinds_of
+from gateway.toolcalls.schema.json_types import ALL, STRING, kinds_of
 from gateway.toolcalls.values.atoms import GEMMA, PYTHON, PYTHON_CALL, ValueDialect
 from gateway.toolcalls.values.json_scanner import Scan
 from gateway.toolcalls.values.literal import LiteralScanner

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given
 
-from gateway.toolcalls.schema.kinds import ALL, KindsInside
+from gateway.toolcalls.schema.json_types import ALL, KindsInside
 from gateway.toolcalls.values.string_end import ITEM, KEPT, PathStep, last_key, open_places, recent
 from tests.gateway.toolcalls.strategies import json_values
 

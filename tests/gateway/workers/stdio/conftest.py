@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import NOBODY, Exchange
-from gateway.proxy.transport.server_link import Transport
+from gateway.proxy.transport.interface import Transport
 from gateway.proxy.transport.stdio.hosted import open_hosted
 from gateway.workers.stdio.shared_process import StdioHost
 

@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.protocol.messages import encode_request
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer, Transport
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, Transport
 from gateway.proxy.transport.stdio.hosted import Wanted
 from gateway.workers.stdio import shared_process, switch
 

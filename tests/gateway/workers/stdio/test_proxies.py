@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.config.replicas import WorkerConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.proxy import Proxy

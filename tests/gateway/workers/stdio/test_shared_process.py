@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.protocol.messages import encode_request
 from gateway.proxy.transport.stdio.hosted import Wanted
 from gateway.workers.stdio.shared_process import SharedProcess, WorkerLine

@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 
-from gateway.proxy.transport.server_link import (
+from gateway.proxy.transport.interface import (
     Transport,
 )
 

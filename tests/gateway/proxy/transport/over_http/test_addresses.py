@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.transport.http.client import check_public
-from gateway.proxy.transport.server_link import NoAnswer
+from gateway.proxy.transport.interface import NoAnswer
 
 IDN = "xn--mller-kva.example"
 

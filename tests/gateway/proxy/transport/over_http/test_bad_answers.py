@@ -6,7 +6,7 @@ import json
 import anyio
 import pytest
 
-from gateway.proxy.transport.server_link import (
+from gateway.proxy.transport.interface import (
     LinkLost,
     NoAnswer,
 )

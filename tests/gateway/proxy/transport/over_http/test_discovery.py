@@ -5,8 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.config.model import SignInConfig, UpstreamConfig
+from gateway.config.gateway_config import SignInConfig, UpstreamConfig
 from gateway.http1.origin import Origin, read_url
+from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from gateway.proxy.transport.oauth.discovery import (
     AuthorizationServer,
     DocumentFetcher,
@@ -22,7 +23,6 @@ from gateway.proxy.transport.oauth.discovery import (
     read_server,
     resource_urls,
 )
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer
 
 PROTECTED = "/.well-known/oauth-protected-resource"
 SERVER = "/.well-known/oauth-authorization-server"

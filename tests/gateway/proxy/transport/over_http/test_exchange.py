@@ -14,9 +14,9 @@ from gateway.config.access import ExchangeConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import CallerToken
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
-from gateway.proxy.transport.oauth import tokens
-from gateway.proxy.transport.oauth.tokens import AGAIN, TokenExchange
-from gateway.proxy.transport.server_link import NoAnswer
+from gateway.proxy.transport.interface import NoAnswer
+from gateway.proxy.transport.oauth import token_endpoint
+from gateway.proxy.transport.oauth.token_endpoint import AGAIN, TokenExchange
 
 from .raw_server import Asked, RawServer, Reply, raw_server
 
@@ -339,7 +339,7 @@ async def test_answer_without_end_is_given_up_at_64_kib(make, exchanger):
 
 
 async def test_silent_endpoint_is_given_up(make, exchanger, monkeypatch):
-    monkeypatch.setattr(tokens, "FETCH_TIME", 0.2)
+    monkeypatch.setattr(token_endpoint, "FETCH_TIME", 0.2)
     exchanger.gate = anyio.Event()
     assert "did not answer within" in await why_not(make())
     exchanger.gate.set()

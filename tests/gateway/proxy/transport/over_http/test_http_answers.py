@@ -16,7 +16,7 @@ from gateway.proxy.transport.http.http_answers import (
     read_refusal,
     why_given_up,
 )
-from gateway.proxy.transport.server_link import LinkLost, MaybeForgotten, NoAnswer, PeerError, Unfit
+from gateway.proxy.transport.interface import LinkLost, MaybeForgotten, NoAnswer, PeerError, Unfit
 
 pytestmark = pytest.mark.anyio
 VERSION = "2025-11-25"

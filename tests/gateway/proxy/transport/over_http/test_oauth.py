@@ -10,12 +10,12 @@ from urllib.parse import parse_qs
 import anyio
 import pytest
 
-from gateway.config.model import ClientCredentials
+from gateway.config.gateway_config import ClientCredentials
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
+from gateway.proxy.transport.interface import NoAnswer, Transport
 from gateway.proxy.transport.oauth.discovery import read_resource
-from gateway.proxy.transport.oauth.tokens import AGAIN, ClientCredentialsGrant
-from gateway.proxy.transport.server_link import NoAnswer, Transport
+from gateway.proxy.transport.oauth.token_endpoint import AGAIN, ClientCredentialsGrant
 
 from .raw_server import Asked, RawServer, Reply, raw_server
 
@@ -218,7 +218,7 @@ async def test_secret_goes_to_no_other_issuer_than_the_configured_one(opened, gu
 
 
 async def test_refused_token_is_replaced_once_and_the_request_repeated(opened, guarded, client, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.oauth.tokens.AGAIN", 0.0)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.token_endpoint.AGAIN", 0.0)
     guarded.wanted = {"t1"}
     oauth = credentials(token_url=f"{guarded.origin}/token")
     async with opened(guarded.url, oauth=oauth, client=client) as transport:
@@ -344,7 +344,7 @@ async def test_authorization_server_that_is_away_is_said_and_tried_again_later(c
 
 
 async def test_authorization_server_that_hangs_is_given_up(client, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.transport.oauth.tokens.FETCH_TIME", 0.1)
+    monkeypatch.setattr("gateway.proxy.transport.oauth.token_endpoint.FETCH_TIME", 0.1)
 
     async def answer(asked: Asked, reply: Reply) -> None:
         await reply.gone()

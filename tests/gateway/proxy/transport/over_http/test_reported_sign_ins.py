@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.code_flow import read_registration
-from gateway.proxy.transport.oauth.tokens import Refused, read_tokens
-from gateway.proxy.transport.server_link import NoAnswer
+from gateway.proxy.transport.oauth.token_endpoint import Refused, read_tokens
 
 from .standin_authorization import METADATA, PROTECTED
 from .test_sign_in import REDIRECT, ask, client, key_of, sign_in, signed_in_to, standin, store, upstream

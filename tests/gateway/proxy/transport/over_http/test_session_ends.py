@@ -5,10 +5,10 @@ import asyncio
 import anyio
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.http_transport import open_http, open_http_client
-from gateway.proxy.transport.server_link import (
+from gateway.proxy.transport.interface import (
     LinkLost,
     MaybeForgotten,
     NoAnswer,

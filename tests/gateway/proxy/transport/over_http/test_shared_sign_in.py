@@ -9,15 +9,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
-from gateway.proxy.transport.oauth import authorizers, grants
-from gateway.proxy.transport.oauth.authorizers import SignedIn
+from gateway.proxy.transport.interface import NoAnswer
+from gateway.proxy.transport.oauth import grants, token_renewal
 from gateway.proxy.transport.oauth.discovery import fetcher_for
 from gateway.proxy.transport.oauth.grants import OPERATOR, Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
-from gateway.proxy.transport.server_link import NoAnswer
+from gateway.proxy.transport.oauth.token_renewal import SignedIn
 from gateway.shared.shared_store import SharedStore
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import SECRET, Direct, shared_in_memory
@@ -84,7 +84,7 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
-    monkeypatch.setattr(authorizers, "FETCH_TIME", LONGEST)
+    monkeypatch.setattr(token_renewal, "FETCH_TIME", LONGEST)
     memory = Memory()
     async with AsyncExitStack() as stack:
         standin = await stack.enter_async_context(standin_authorization())
@@ -425,7 +425,7 @@ async def test_lease_outlives_a_renewal():
 
 
 async def test_other_replicas_are_asked_for_a_newer_one_no_more_than_once_a_second(world, monkeypatch):
-    monkeypatch.setattr(authorizers, "_LOOK", 3600.0)
+    monkeypatch.setattr(token_renewal, "_LOOK", 3600.0)
     await world.sign_in(world.replicas[0])
     replica, asked = world.replicas[1], list[GrantKey]()
     await replica.signed_in.refused(401, f'Bearer resource_metadata="{replica.config.url}"', {})

@@ -11,17 +11,17 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import pytest
 
-from gateway.config.model import SignInConfig, UpstreamConfig
+from gateway.config.gateway_config import SignInConfig, UpstreamConfig
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
-from gateway.proxy.transport.oauth import authorizers
-from gateway.proxy.transport.oauth.authorizers import SignedIn
+from gateway.proxy.transport.interface import NoAnswer
+from gateway.proxy.transport.oauth import token_renewal
 from gateway.proxy.transport.oauth.code_flow import Client, CodeFlow, NotOurs
 from gateway.proxy.transport.oauth.discovery import fetcher_for
 from gateway.proxy.transport.oauth.grants import OPERATOR, Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in, revoke
-from gateway.proxy.transport.server_link import NoAnswer
+from gateway.proxy.transport.oauth.token_renewal import SignedIn
 
 from .raw_server import Asked, RawServer, Reply, raw_server
 from .standin_authorization import METADATA, PROTECTED, StandInAuthorization, body_of, standin_authorization
@@ -515,8 +515,8 @@ async def test_sign_in_that_was_revoked_says_what_to_type_and_is_not_tried_again
 async def test_renewed_tokens_that_can_not_be_kept_are_used_all_the_same_and_kept_later(
     standin, client, store, monkeypatch, caplog
 ):
-    monkeypatch.setattr(authorizers, "_AGAIN", 0.0)
-    monkeypatch.setattr(authorizers, "_LOOK", 0.0)
+    monkeypatch.setattr(token_renewal, "_AGAIN", 0.0)
+    monkeypatch.setattr(token_renewal, "_LOOK", 0.0)
     config = upstream(standin.url)
     await sign_in(standin, config, client, store)
     authorizer = signed_in_to(config, client, store)
@@ -534,7 +534,7 @@ async def test_renewed_tokens_that_can_not_be_kept_are_used_all_the_same_and_kep
 
 
 async def test_authorization_server_that_is_away_ends_no_sign_in(standin, client, store, monkeypatch):
-    monkeypatch.setattr(authorizers, "_AGAIN", 0.0)
+    monkeypatch.setattr(token_renewal, "_AGAIN", 0.0)
     config = upstream(standin.url)
     await sign_in(standin, config, client, store)
     standin.expire()
@@ -573,7 +573,7 @@ async def test_caller_that_leaves_during_a_renewal_loses_nobody_the_new_token(st
 
 
 async def test_sign_in_and_sign_out_are_noticed_by_a_running_gateway(standin, client, store, monkeypatch):
-    monkeypatch.setattr(authorizers, "_LOOK", 0.0)
+    monkeypatch.setattr(token_renewal, "_LOOK", 0.0)
     config = upstream(standin.url)
     authorizer = signed_in_to(config, client, store)
     with pytest.raises(NoAnswer, match=r"nobody has signed in to it: run `codec-gateway login web`"):

@@ -11,9 +11,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.observe.logs import get_logger
-from gateway.proxy.transport.server_link import LinkLost
+from gateway.proxy.transport.interface import LinkLost
 from gateway.proxy.transport.stdio.hosted import (
     MOST_CONNECTIONS,
     SHIFT,

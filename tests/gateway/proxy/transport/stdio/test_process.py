@@ -10,10 +10,10 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.protocol.lines import PORTION
-from gateway.proxy.transport.server_link import ServerLog
+from gateway.proxy.transport.interface import ServerLog
 from gateway.proxy.transport.stdio.server_process import Child, GatheredBytes, run_child
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.config.model import UpstreamConfig
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError, Unfit
+from gateway.config.gateway_config import UpstreamConfig
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Unfit
 from gateway.proxy.transport.stdio.stdio_transport import StdioTransport, open_stdio
 from tests.gateway.proxy.transport.kept_log import KeptLog, settled
 

@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.logs import configure_logging, get_logger
-from gateway.proxy.transport.server_link import MOST, LinkLost, NoAnswer, PeerError, Transport
+from gateway.proxy.transport.interface import MOST, LinkLost, NoAnswer, PeerError, Transport
 from gateway.proxy.transport.stdio.stdio_transport import open_stdio
 
 pytestmark = pytest.mark.anyio

@@ -5,10 +5,10 @@ import asyncio
 import anyio
 import pytest
 
-from gateway.deadlines import Deadlines
+from gateway.deadlines import CallClock, Deadlines
 from gateway.errors import RpcError
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Nobody, Principal
-from gateway.proxy.upstream.session.in_flight import CallClock, TimedCaller
+from gateway.proxy.upstream.session.in_flight import TimedCaller
 from gateway.proxy.upstream.session.session import Session, least_severe, read_capabilities
 
 pytestmark = pytest.mark.anyio

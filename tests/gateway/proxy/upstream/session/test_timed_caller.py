@@ -6,9 +6,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from gateway.deadlines import Deadlines
+from gateway.deadlines import CallClock, Deadlines
 from gateway.proxy.caller import Nobody, Principal
-from gateway.proxy.upstream.session.in_flight import CallClock, TimedCaller
+from gateway.proxy.upstream.session.in_flight import TimedCaller
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from gateway.errors import UpstreamUnavailable
-from gateway.proxy.transport.server_link import (
+from gateway.proxy.transport.interface import (
     LinkLost,
     MaybeForgotten,
     NoAnswer,

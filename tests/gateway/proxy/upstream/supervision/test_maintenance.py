@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from gateway.config.model import LimitsConfig, UpstreamConfig
-from gateway.proxy.transport.server_link import LinkLost, MaybeForgotten, NoAnswer
+from gateway.config.gateway_config import LimitsConfig, UpstreamConfig
+from gateway.proxy.transport.interface import LinkLost, MaybeForgotten, NoAnswer
 from gateway.proxy.upstream.supervision import maintenance as module
 from gateway.proxy.upstream.supervision.maintenance import Follower, Maintenance, list_all
 from tests.gateway.proxy.transport.kept_log import settled

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import UpstreamUnavailable, rpc_error
-from gateway.proxy.caller import Nobody, Principal, ShareRule
-from gateway.proxy.transport.server_link import LinkLost, NoAnswer
+from gateway.proxy.caller import Nobody, Principal
+from gateway.proxy.shares import ShareRule
+from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstream.supervision import session_pool as module
 from gateway.proxy.upstream.supervision.session_pool import Pool

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from gateway.config.model import ExchangeConfig, LimitsConfig, UpstreamConfig
+from gateway.config.gateway_config import ExchangeConfig, LimitsConfig, UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Nobody
-from gateway.proxy.transport.server_link import LinkLost
+from gateway.proxy.transport.interface import LinkLost
 from gateway.proxy.upstream.session.negotiation import Terms
 from gateway.proxy.upstream.supervision import supervisor as module
 from gateway.proxy.upstream.supervision.maintenance import Follower

@@ -9,14 +9,14 @@ import pytest
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.app.process import guard_endpoints
+from gateway.config.gateway_config import GatewayConfig, ServeConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import CallerToken, Principal
 from gateway.serve.auth import oauth
 from gateway.serve.auth.bearer import ClientHeaders
-from gateway.serve.auth.guards import guard_endpoints
-from gateway.serve.auth.identity import principal_of
 from gateway.serve.auth.oauth import rights_of
+from gateway.serve.http.request_parts import principal_of
 
 from .issuer import RESOURCE, Issuer
 from .test_oauth import config_of, refusal_of

@@ -20,13 +20,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from gateway.app.process import guard_endpoints
 from gateway.config.access import OAuthConfig
-from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.config.gateway_config import GatewayConfig, ServeConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.api_keys import digest_of
 from gateway.serve.auth.bearer import BearerAuth, Credentials
-from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.auth.identity import CredentialRefused, MustWait
 from gateway.serve.auth.oauth import FRESH, IssuerKeys, TokenVerifier, scopes_of
 from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, SIGNATURES_A_SECOND, SIGNATURES_AT_ONCE, SignatureChecks

@@ -19,7 +19,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
-from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.proxy import Proxy
 from gateway.serve.mcp import McpEndpoint
