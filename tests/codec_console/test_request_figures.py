@@ -300,11 +300,11 @@ class World:
 
 def check_bounds(figures: RequestFigures) -> None:
     assert 0 <= figures.cached <= figures.prompt
-    assert figures.cached + figures.processed == figures.prompt
+    assert figures.cached + figures.counts["processed_tokens"] == figures.prompt
     assert min(figures.held, figures.reused, figures.recomputed) >= 0
     assert figures.reused <= figures.cached
     assert figures.reused + figures.recomputed <= figures.held
-    assert figures.recomputed <= figures.processed
+    assert figures.recomputed <= figures.counts["processed_tokens"]
     assert figures.reason is not None or figures.recomputed == 0
 
 

@@ -117,7 +117,7 @@ class Recall:
             return Conversation(asked, Stay(ready), context, defined=defined)
         history = History(self._root(asked, ready, self._keys[0]), messages)
         recalled = await self._recalled(asked, ready, history)
-        watched = self._watched()
+        watched = self.is_watched
         observer = None
         if self._trajectories is not None or watched:
             observer = Observer(watched, self._trajectories is not None and self._trajectories.logprobs)
@@ -206,7 +206,7 @@ class Recall:
         if self._trajectories is not None and (answer := answer_of(conversation, ended)) is not None:
             self._trajectories.record(answer)
         # Whoever was watching when the answer began may have left since.
-        record = record_of(conversation, ended, figures) if self._watched() else None
+        record = record_of(conversation, ended, figures) if self.is_watched else None
         node, history = (
             _remember(self._memory, self._numbers.__next__, conversation, record, figures),
             conversation.continuation.history,

@@ -267,11 +267,6 @@ class RequestFigures:
     """What was deferred, loaded, cleared and compacted."""
 
     @property
-    def processed(self) -> int:
-        """Prompt tokens that the engine processed."""
-        return self.prompt - self.cached
-
-    @property
     def loss(self) -> LossReason | None:
         """Why tokens were recomputed; None where none were."""
         return self.reason if self.recomputed else None
