@@ -10,10 +10,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from gateway.agent import AnswerOptions
-from gateway.agent.calls.splices import NOTE
 from gateway.agent.events import IdsSpliced, ToolFinished
 from gateway.agent.generate.generation_options import ToolChoice
 from gateway.agent.results.large_results import READ, SEARCH, SPECS, ResultReader
+from gateway.agent.turn import NOTE
 from gateway.config import LimitsConfig
 from gateway.context.large_result_store import ResultStore
 from gateway.engine.interface import Message
