@@ -65,11 +65,11 @@ def _show_upstream(upstream: UpstreamConfig, secrets: frozenset[str]) -> dict[st
         where = {"manifest": upstream.manifest, "endpoint": upstream.endpoint}
         shown = {key: None if value is None else mask_text(value, secrets) for key, value in where.items()}
         return {"transport": "bolt-on", **shown, "headers": headers, "require_match": upstream.require_match}
-    if upstream.transport == "http":
+    if upstream.url is not None:
         parts = {"auth": upstream.auth, "exchange": upstream.exchange}
         return {
-            "transport": "http",
-            "url": mask_text(upstream.url or "", secrets),
+            "transport": upstream.transport,
+            "url": mask_text(upstream.url, secrets),
             "headers": headers,
             **({"client_headers": list(upstream.client_headers)} if upstream.client_headers else {}),
             **{name: _plain(name, asdict(part), secrets) for name, part in parts.items() if part is not None},
