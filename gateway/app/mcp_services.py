@@ -43,10 +43,7 @@ if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
 
 
-# Sets up tracing, if it is configured: where spans are sent, and that they are sent before the process ends.
-#
-# Turns `[telemetry]` into a `Tracing`, or into None; then no part of OpenTelemetry is ever loaded. It makes no spans:
-# `observe/tracing.py` does.
+# Without `[telemetry]` no part of OpenTelemetry is ever loaded.
 
 _FLUSH_SECONDS: Final = 3.0
 _TRACES_PATH: Final = "/v1/traces"
@@ -91,11 +88,6 @@ async def open_tracing(config: TelemetryConfig) -> AsyncGenerator["Tracing | Non
 def traces_url(endpoint: str) -> str:
     """The URL that spans are sent to: a collector's address without a path gets the standard path (OTLP/HTTP)."""
     return endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + _TRACES_PATH
-
-
-# What a gateway records for as long as it lives: the audit log, the traces, and trajectories of answers.
-#
-# Turns the settings into the objects that write them. Each may be None, and then nothing is written.
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +135,6 @@ def open_trajectories(config: GatewayConfig, metrics: AccessMetrics) -> Generato
         config.trajectories.path, metrics, logprobs=logprobs, secrets=secrets, model_digest=digest
     ) as trajectories:
         yield trajectories
-
-
-# The store that replicas share, opened for the life of one gateway, where one is configured.
 
 
 @asynccontextmanager
@@ -250,10 +239,8 @@ def replicas_of(config: ReplicasConfig) -> Replicas:
     return Connected(ReplicaKeys(config.read_secrets()), config.address, config.port)
 
 
-# The sign-ins of this machine, for a command that runs beside a gateway.
-#
-# Turns the settings into a `GrantStore`, which uses the shared store where replicas have one. A command that renewed or
-# ended a sign-in without them would take it from them.
+# A command that renewed or ended a sign-in of this machine without the store that replicas share would take it from
+# them.
 
 
 @asynccontextmanager

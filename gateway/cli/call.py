@@ -26,11 +26,6 @@ from gateway.proxy.naming import Naming
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import OtherPart, read_parts
 
-# One tool call from a shell: the server that owns the tool is started, asked, and ended.
-#
-# Turns a public name and arguments into a raw result. A gateway that runs elsewhere is treated as one more server,
-# whose names are used as they are. It knows no terminal.
-
 _SHOWN: Final = 20
 
 
@@ -118,12 +113,6 @@ def _read(text: str, schema: object) -> Any:
     except (ValueError, RecursionError):
         return text
 
-
-# `codec-gateway call`: call one tool and print what it answers.
-#
-# Turns words from a shell into one `tools/call`, through the servers of a configuration (only the one that owns the
-# tool is started) or through a running gateway. It only prints; `gateway.cli.call` makes the call. `app.py` turns
-# errors into a line and an exit code.
 
 _LONGEST: Final = 1 << 24
 """Bytes of arguments that are read from standard input."""

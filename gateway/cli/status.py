@@ -20,10 +20,7 @@ from gateway.config.address import is_http_url
 from gateway.config.load import load_config
 from gateway.errors import ConfigError, UpstreamUnavailable
 
-# One question to the admin port of a running gateway, for the commands that show its state.
-#
-# Turns an address into the answer that it gives. Another service may listen there: its answer is bounded in bytes and
-# in time, however slowly it comes. It reads no report.
+# Another service may listen at the admin port's address: its answer is bounded in bytes and in time.
 
 _TIMEOUT: Final = 10.0
 """Seconds for the whole answer."""

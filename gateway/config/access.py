@@ -13,11 +13,6 @@ from gateway.config.address import is_http_url, is_loopback
 from gateway.config.section import CountOrZero, Section
 from gateway.errors import ConfigError
 
-# The settings about who may call and what is recorded about it, in their internal form.
-#
-# The part of `model.py` that is about identities: OAuth tokens, the audit log, trajectories, traces. Times are seconds.
-# The `build_*` functions turn checked values into it, and say what is missing. It opens nothing and fetches nothing.
-
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Signatures that are checked with a public key (RFC 7518). A shared secret (`HS256`) or `none` is never accepted."""
 _NEVER_IN_URLS: Final = frozenset(' "\\<>^`{|}')
@@ -135,10 +130,6 @@ def is_secure(url: str) -> bool:
     return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
-# The settings about who may call and what is recorded about it: their keys, bounds and descriptions.
-#
-# Defaults come from `access.py`.
-
 _OAUTH = OAuthConfig("", "", "")
 _AUDIT, _TRAJECTORIES, _TELEMETRY = AuditConfig(), TrajectoriesConfig(), TelemetryConfig()
 
@@ -224,11 +215,6 @@ class TelemetrySection(Section):
     )
 
 
-# Bounds on what any client may hold (connections, heads of requests, silence), and which proxies speak for others.
-#
-# The settings in their internal form; times are seconds, sizes are bytes. It opens no socket.
-
-
 @dataclass(frozen=True, slots=True)
 class ConnectionsConfig:
     """Bounds on clients' connections, whoever the clients are."""
@@ -266,8 +252,6 @@ def read_networks(written: Iterable[str], key: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-# The console: what it shows, and the secret that lets an operator in.
-
 SHORTEST: Final = 32
 """Characters that a token needs so that nobody can guess it, even from a URL that was signed with it."""
 VARIABLE: Final = "CODEC_ADMIN_TOKEN"
@@ -302,12 +286,6 @@ class ConsoleSection(Section):
         description="Secret with which the operator signs in, at least 32 characters. Best set as "
         "CODEC_ADMIN_TOKEN; unset: one in the state folder, which `codec-gateway console` uses.",
     )
-
-
-# How a caller's access token is exchanged for one that is for an upstream, in its internal form (RFC 8693).
-#
-# Checks what a person wrote about it, and says what is missing. It expands no variables, opens nothing and fetches
-# nothing.
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,6 @@ from gateway.config.settings import Settings
 from gateway.config.source import INPUT_PREFIX, Expander
 from gateway.errors import ConfigError
 
-# Checks values from a file or the environment against the settings that exist: unknown keys, wrong values.
-#
-# Turns tables into the same tables, checked, or into one ConfigError that says for each problem what was expected, and
-# which key may have been meant. It knows no file.
-
 _EXPECTED: Final = {
     "model_type": "a table of settings",
     "dict_type": "a table",

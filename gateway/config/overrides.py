@@ -11,8 +11,6 @@ from pydantic_core import PydanticCustomError
 from gateway.config.section import Section
 from gateway.errors import ConfigError
 
-# Which calls of tools somebody has to approve before they are made.
-
 AskLevel = Literal["never", "destructive", "writes", "always"]
 """From the loosest to the strictest."""
 
@@ -51,11 +49,6 @@ def build_approvals(values: Mapping[str, Any]) -> ApprovalsConfig:
     """The settings from a checked layer."""
     return ApprovalsConfig(values.get("ask", APPROVALS.ask), dict(values.get("tools", {})))
 
-
-# What the operator changes about single tools: their names, texts, annotations, and defaults of arguments.
-#
-# Turns the tables `[upstreams.NAME.overrides.TOOL]` and `[views.NAME.overrides.TOOL]` into records, and refuses names
-# that two tools would share. It does not know what a server lists.
 
 OWN_TOOLS: Final = ("codec_search_tools", "codec_call_tool")
 """The names of the gateway's own tools (`tool_search`)."""

@@ -14,11 +14,7 @@ from gateway.config.address import is_http_url
 from gateway.config.model import UpstreamConfig
 from gateway.errors import ConfigError
 
-# Where the manifests of bolt-on tools are, and which endpoints they may name.
-#
-# Turns what a person wrote (a path or a URL) into an absolute place, and a place into the state of its files, so that a
-# changed manifest is noticed like a changed setting. No manifest is opened here and no address resolved:
-# `gateway.proxy.bolt_on` does that.
+# No manifest is opened here and no address resolved: `gateway.proxy.bolt_on` does that.
 
 UNIX: Final = "unix:"
 
@@ -93,10 +89,6 @@ def _state(path: Path) -> tuple[str, int, int] | None:
     return str(path), found.st_mtime_ns, found.st_size
 
 
-# Where the program of a stdio server is: its entry to a path, or to a reason why it can't be started.
-#
-# Looks on the PATH that the server gets, or relative to its folder. Reads the file system alone, and starts nothing.
-
 _OURS: Final = "codec-"
 """How the names of the programs begin that come with the gateway."""
 
@@ -133,11 +125,8 @@ def why_not_startable(upstream: UpstreamConfig, environ: Mapping[str, str] = os.
     return None if os.access(path, os.X_OK) else f"its command {command!r} is not executable: chmod +x it"
 
 
-# Which of the gateway's own environment variables the program of a stdio server inherits.
-#
-# Turns `inherit_env` and an environment into the variables that are passed on. Without a setting these are the few that
-# a program needs to run, and those by which it finds its way out of a network with a proxy or a certificate authority
-# of its own: without them it could reach nothing there. No secret is passed on that is not asked for. Pure.
+# Without `inherit_env` a program gets the few variables that it needs to run, and those by which it finds its way out
+# of a network with a proxy or a certificate authority of its own. No secret is passed on that is not asked for.
 
 PROGRAM: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 """MCP's own list, and the locale."""
@@ -175,11 +164,9 @@ def _fits(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern) and not name.startswith(_OWN)
 
 
-# Allows a gateway behind a gateway, and refuses one that starts itself.
-#
 # The configuration with which an MCP client starts the gateway may be the one that the gateway itself is given: then it
-# starts itself, and that one starts itself again, without end. Each gateway tells its children how deep they are
-# nested; a depth that nobody needs is refused. It starts nothing.
+# starts itself without end. Each gateway tells its children how deep they are nested; a depth that nobody needs is
+# refused.
 
 DEPTH_VARIABLE: Final = "CODEC_NESTED_GATEWAYS"
 """In a child's environment: how many gateways are above it."""

@@ -13,9 +13,7 @@ from gateway.config.masking import mask_text
 from gateway.config.section import Seconds, Section
 from gateway.errors import ConfigError
 
-# Which of several processes of one gateway on one machine this is (docs/scale.md).
-#
-# The parent sets it (`gateway/workers`); no file, variable or flag does.
+# The parent sets this (`gateway/workers`, docs/scale.md); no file, variable or flag does.
 
 SERVERS: Final = "servers.sock"
 """The socket in the parent's directory at which it offers servers over stdio."""
@@ -50,8 +48,6 @@ class WorkerConfig:
         """The socket at which the parent offers servers over stdio."""
         return self.folder / SERVERS
 
-
-# Replicas of one gateway: the address at which the others reach each one, and the secret that they share.
 
 _LEAST: Final = 32
 """Characters of a secret."""
@@ -135,8 +131,6 @@ def _secret(key: str, path: Path) -> bytes:
         )
     return hashlib.sha256(text).digest()
 
-
-# The store that replicas may share: where it is, and how long a request waits for it.
 
 _SCHEMES: Final = ("redis", "rediss", "unix")
 

@@ -10,11 +10,8 @@ from typing import Any, Final, cast
 
 from gateway.errors import ConfigError
 
-# Reads JSON as editors write it, with comments and trailing commas.
-#
-# Turns text into a value, or into a ConfigError that names the line and the column. Comments and trailing commas are
-# blanked out in place, so that a position in the blanked text is a position in the file. A key that appears twice in
-# one object is an error: the reader could not know which one is meant. It knows nothing of servers.
+# Comments and trailing commas are blanked out in place, so that a position in the blanked text is a position in the
+# file. A key that appears twice in one object is an error: the reader could not know which one is meant.
 
 # A string first, so that `//` inside a URL is not a comment.
 _TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -56,12 +53,6 @@ def _blank_unless_string(match: re.Match[str]) -> str:
     found = match.group()
     return found if found.startswith('"') else _NOT_A_LINE_END.sub(" ", found)
 
-
-# Reads the values in a file: the gateway's own TOML, or JSON of other programs.
-#
-# Turns a path into a dictionary, or into a ConfigError that names the file and says what to do. Every way in which a
-# file can be wrong before its meaning matters is handled here: missing, a folder, unreadable, too large, not UTF-8,
-# empty, not TOML, not JSON. It knows no keys.
 
 LARGEST: Final = 1024 * 1024
 """Bytes of one configuration file. Real ones hold a few thousand."""
@@ -121,10 +112,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-# Reads an env file (VS Code's and Cursor's `envFile`).
-#
-# Turns lines of `NAME=value` into a dictionary; understands `#` comments, `export `, single and double quotes. Nothing
-# in it is expanded. It knows neither the file nor the server.
+# VS Code's and Cursor's `envFile`: `#` comments, `export `, single and double quotes. Nothing in it is expanded.
 
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*)")
 
@@ -155,11 +143,8 @@ def _unquote(value: str) -> str:
     return value.partition(" #")[0].rstrip()
 
 
-# Replaces each `${...}` in a configured text by what it stands for.
-#
-# Turns a text into (text, values that came from variables); the values are returned so that they can be masked wherever
-# the configuration is shown. The forms are those of VS Code, Cursor and Claude Code. There is one pass, so a variable's
-# value is never expanded again. It knows no file and no server: `where` names them in messages.
+# The forms are those of VS Code, Cursor and Claude Code. There is one pass, so a variable's value is never expanded
+# again.
 
 INPUT_PREFIX: Final = "CODEC_GATEWAY_INPUT_"
 _FORM = re.compile(r"\$\{([^{}]*)\}")

@@ -31,11 +31,9 @@ class LinkLost(Exception):
         self.sent = sent
 
 
-# Compressed bodies into plain ones (RFC 9110, 8.4.1), as they come and with a bound on what they become.
-#
-# The gateway asks for no compression, but servers behind some proxies compress all the same. gzip and deflate are
-# decoded here, in portions, so that whoever reads them can stop at a bound; br and zstd by the SDK, if its extra
-# `wire` is there. It knows no connection.
+# The gateway asks for no compression, but servers behind some proxies compress all the same (RFC 9110, 8.4.1). gzip and
+# deflate are decoded here, in portions, so that whoever reads them can stop at a bound; br and zstd by the SDK, if its
+# extra `wire` is there.
 
 _PORTION: Final = 64 * 1024
 _FREE: Final = 16 * 1024 * 1024
@@ -149,7 +147,7 @@ class Inflater:
         return data
 
 
-# The headers of a request as lines. A value from outside can't begin a second line.
+# A header's value from outside can't begin a second line.
 
 
 def header_lines(headers: Mapping[str, str]) -> bytes:

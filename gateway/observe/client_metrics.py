@@ -9,9 +9,7 @@ from prometheus_client.exposition import generate_latest
 from gateway.observe.exposition import BOUND_KINDS, OTHER, Described, WithoutCreated, one_of
 from leaf_sdk.wire import CODINGS, Format, Reason
 
-# The metrics about who may call, and about the records of calls.
-#
-# Turns refusals and lost lines into series. Labels are words from fixed lists, never the name of a caller.
+# Labels are words from fixed lists, never the name of a caller.
 
 AUTH_FAILURES: Final = (
     "missing",
@@ -79,11 +77,6 @@ class AccessMetrics:
         self._untold.inc(lines)
 
 
-# The metrics about the connections of clients.
-#
-# Turns connections that were refused or ended into series by reason. How many are open is read when the page is
-# requested.
-
 EndReason = Literal[
     "total",
     "address",
@@ -118,10 +111,6 @@ class ConnectionMetrics:
         """The gateway refused or ended a connection."""
         self._ended.labels(reason).inc()
 
-
-# The metrics of streams of frames: how many, in which form, and how many bytes.
-#
-# Labels are words from fixed lists: formats, codings and the reasons for choosing a coding.
 
 FORMATS: Final = (*get_args(Format), OTHER)
 _CODINGS: Final = (*CODINGS, OTHER)
@@ -162,9 +151,6 @@ class WireMetrics:
         self._plain.labels(form, coding).inc(plain)
         self._ids.labels(form, coding).inc(ids)
         self._json.labels(form, coding).inc(as_json)
-
-
-# The metrics of the parent of several workers.
 
 
 class WorkerMetrics:

@@ -149,11 +149,8 @@ def _invalid(message: str) -> dict[str, Any]:
     return {"code": INVALID_PARAMS, "message": message}
 
 
-# Tool arguments that are repeated in HTTP headers because the tool's input schema says so (`x-mcp-header`).
-#
-# Turns a schema into its annotations, annotations and arguments into `Mcp-Param-*` headers, and headers and arguments
-# into the error to send to a client where the two disagree (Streamable HTTP of 2026-07-28, "Custom Headers from Tool
-# Parameters"). Pure.
+# Streamable HTTP of 2026-07-28, "Custom Headers from Tool Parameters": arguments are repeated in `Mcp-Param-*` headers
+# where the tool's input schema says so (`x-mcp-header`).
 
 ANNOTATION: Final = "x-mcp-header"
 PARAM_PREFIX: Final = "Mcp-Param-"

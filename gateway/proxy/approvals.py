@@ -20,11 +20,8 @@ from gateway.proxy.naming import ToolEntry, overridden, usual_alias
 from gateway.proxy.resolver import Resolver
 from gateway.proxy.upstream.upstream import Upstream
 
-# Whether a call runs, needs an approval first, or is refused.
-#
-# Turns a tool's annotations, the operator's settings and what the request itself wants into one decision. Annotations
-# are hints of the server's: where one is missing or malformed, the default of the MCP specification counts (not
-# read-only, destructive). A request can only be stricter than the operator. Pure: it asks nobody.
+# Annotations are hints of the server's: where one is missing or malformed, the default of the MCP specification counts
+# (not read-only, destructive). A request can only be stricter than the operator.
 
 Decision = Literal["run", "ask", "refuse"]
 _FROM_LOOSEST: Final[tuple[AskLevel, ...]] = get_args(AskLevel)
@@ -159,11 +156,6 @@ def _annotations(definition: Mapping[str, Any] | None) -> Mapping[str, Any]:
     annotations: object = None if definition is None else definition.get("annotations")
     return cast("Mapping[str, Any]", annotations) if isinstance(annotations, Mapping) else {}
 
-
-# Has calls approved by the users of MCP clients, before they take a place at their servers.
-#
-# Turns a call into a question, where `approvals.py` says that it needs one, and a question into nothing where the user
-# accepts it, or into `NotApproved`. Nobody is waited for without a limit.
 
 _WAIT: Final = 600.0
 """Seconds that a user has to answer; as long as a parked call waits for its client's next round."""

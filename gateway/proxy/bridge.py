@@ -21,10 +21,9 @@ from gateway.proxy.upstream.dispatcher import SessionGone
 from gateway.proxy.upstream.session.session import cannot_ask
 from gateway.proxy.upstream.upstream import Upstream
 
-# Whose a `requestState` is: that of a call parked here, or that of a modern server, which wants it back unchanged.
-#
-# A modern client sees both kinds, and the server may be a gateway like this one, whose states begin like ours. So a
-# server's state that could be taken for ours gets a prefix on its way to the client, and loses it on its way back.
+# A modern client sees states of calls parked here and of modern servers, and such a server may be a gateway like this
+# one, whose states begin like ours. So a server's state that could be taken for ours gets a prefix on its way to the
+# client, and loses it on its way back.
 
 PARKED: Final = "codec-gateway."
 """Prefix of our own states."""

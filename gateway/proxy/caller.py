@@ -10,11 +10,8 @@ from typing import Any, Final, Literal, Protocol
 from gateway.errors import rpc_error
 from gateway.protocol.messages import METHOD_NOT_FOUND
 
-# Who makes a request to the proxy, and what may be sent to them while it runs.
-#
-# Protocols for the most part: `serve` implements them for each kind of client (a session of the handshake era over HTTP
-# or standard input, a single 2026 request), the agent and the proxy itself use `NOBODY`. The proxy knows nothing about
-# a client beyond what is defined here.
+# `serve` implements these for each kind of client; the agent and the proxy itself use `NOBODY`. The proxy knows nothing
+# about a client beyond what is defined here.
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +218,7 @@ NOBODY_MODERN: Final[Caller] = Nobody(modern=True)
 """Takes results with everything that a modern server adds to them."""
 
 
-# How much of a bounded thing one principal may hold: a share of the bound, so that no key can take everything.
-#
-# Counts what each principal takes and gives back, and refuses, in words, what is over the share or the bound. A
-# principal that is alone (no credentials are configured) or runs the gateway has the whole bound. Sans-IO: it knows
-# neither what it counts nor how a refusal is sent.
+# A principal that is alone (no credentials are configured) or runs the gateway has the whole bound.
 
 Limit = Literal["share", "bound"]
 

@@ -22,11 +22,8 @@ from leaf_sdk.leaf.payload import chosen, payloads_of
 from leaf_sdk.leaf.verify import check_ids
 from leaf_sdk.vocab import TokenMap
 
-# The content of a tool result as parts that can become ids: texts with the ids that their tool shipped, and stand-ins.
-#
-# Turns a raw CallToolResult into `TextPart`s, `UnreadText`s and `OtherPart`s in order. Reads both shapes of the leaf
-# contract (per-block `_meta`, and the older sibling block). A text that came as ids alone is decoded only when somebody
-# needs its words.
+# Both shapes of the leaf contract are read: per-block `_meta`, and the older sibling block. A text that came as ids
+# alone is decoded only when somebody needs its words.
 
 
 @dataclass(frozen=True, slots=True)

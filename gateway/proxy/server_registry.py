@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from gateway.proxy.upstream.session.session import ListKind
 
 
-# The last tool calls in figures: who made each, how it ended and how long it took, but none of its content.
-#
-# Keeps as many as a person looks at, for whoever runs the gateway. No IO.
-
 KEPT: Final = 256
 
 
@@ -74,11 +70,6 @@ class LastCalls:
             for at, of, name, principal, ended, seconds in reversed(self._kept)
             if of == server and tool in (None, name)
         ]
-
-
-# The status of one upstream, for people, metrics and health checks.
-#
-# Reads an upstream, and changes nothing.
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,7 @@ from gateway.observe.logs import get_logger
 from gateway.replicas.replica import Replica
 from gateway.replicas.sealed_records import FULL, HELLO_BYTES, Hello, NoRoom, RecordFault, Records, ReplicaKeys
 
-# One connection between two replicas: the greeting of both sides, then records.
-#
-# An asyncio protocol that turns bytes into records and back. If one side is too fast, data waits in the kernel, or the
-# sender waits.
+# If one side is too fast, data waits in the kernel, or the sender waits.
 
 _HELD: Final = 512 * 1024
 """Bytes of received records that may wait to be taken; over that, reading pauses."""
@@ -203,10 +200,8 @@ def _look_after(kept: Any) -> None:
             kept.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-# The connections of this replica to the others, kept while they are idle.
-#
-# Turns an owner into a connection to it. An owner that is gone, or was restarted, is noticed at once. One that can't be
-# reached because either side lacks connections or descriptors does not count as gone.
+# An owner that is gone, or was restarted, is noticed at once. One that can't be reached because either side lacks
+# connections or descriptors does not count as gone.
 
 FAULTS: Final = (OSError, EOFError, RecordFault)
 """Errors that end a connection."""

@@ -33,10 +33,7 @@ from gateway.serve.http.errors import error_response
 from gateway.workers.handover import admin_socket
 from gateway.workers.minder import Minder
 
-# Merges the reports of all workers into one: whether the gateway is ready, and its status.
-#
-# Turns JSON values into one of the same form. Counts are added up. Where all workers should report the same, the worst
-# or the first report is taken. Pure.
+# Counts are added up. Where all workers should report the same, the worst or the first report is taken.
 
 WorkerReport = dict[str, Any]
 Reports = Mapping[int, WorkerReport]
@@ -148,11 +145,8 @@ def _latest(prompts: Sequence[WorkerReport]) -> list[WorkerReport]:
     return sorted(prompts, key=lambda each: each["when"], reverse=True)[:_PROMPTS]
 
 
-# The metrics pages of all workers as one page: each series is the sum over the workers that have it.
-#
-# Turns texts in the exposition format into one. What a worker counted stays in the sums after its end, as its last page
-# said it, so that no counter ever falls. Gauges that are not amounts are not added up: `LEAST` and `MOST` name them. No
-# IO.
+# What a worker counted stays in the sums after its end, as its last page said it, so that no counter ever falls. Gauges
+# that are not amounts are not added up: `LEAST` and `MOST` name them.
 
 LEAST: Final = frozenset(
     {

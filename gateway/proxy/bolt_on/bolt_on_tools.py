@@ -46,10 +46,7 @@ from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.leaf.verify import check_ids
 from leaf_sdk.vocab import TokenMap
 
-# One request to a bolt-on's server, or for a manifest: a body out, a bounded body back, over HTTP or a Unix socket.
-#
-# Follows no redirect and accepts no compressed answer: both would let somebody else choose. It knows neither messages
-# nor manifests.
+# A request follows no redirect and accepts no compressed answer: both would let somebody else choose.
 
 _REFUSAL: Final = 2048
 """Bytes that are read of the body of a refusal."""
@@ -223,11 +220,8 @@ def _address(endpoint: str) -> Address:
     return address if address.path != "/" else Address(address.origin, CALL_PATH, address.authorization)
 
 
-# Whether a bolt-on has ids for a map that this gateway accepts, and if not, why.
-#
-# Turns a manifest and the accepted maps into a `Match` or a `MapMiss`. A manifest may name a map by the hash of its
-# bytes or of the tokenizer.json that it was built from: both are in use. The accepted maps are injected from above,
-# since `proxy` and `engine` may not import each other.
+# A manifest may name a map by the hash of its bytes or of the tokenizer.json that it was built from: both are in use.
+# The accepted maps are injected from above, since `proxy` and `engine` may not import each other.
 
 _SHOWN: Final = 12
 """Hex digits of a hash that are shown to people."""
@@ -338,12 +332,9 @@ def match(manifest: Manifest, known: KnownMaps) -> Match | MapMiss:
     return MapMiss(f"it has ids for {has}, and this gateway accepts only {', '.join(f'{each}…' for each in maps)}")
 
 
-# A call to a bolt-on in the form that it understands, and its answer as an MCP tool result.
-#
-# Where its tokenizer is accepted, the ids that the model wrote are sent as they are, or the arguments are encoded
-# under that map; the ids that come back are checked, and not decoded for callers that read ids. Where it is not
-# accepted, arguments and answer are text. Ids that a bolt-on may not send are refused here for every caller. Does no
-# IO.
+# Where the bolt-on's tokenizer is accepted, the ids that the model wrote are sent as they are, or the arguments are
+# encoded under that map. Ids that come back are checked, and not decoded for callers that read ids. Elsewhere arguments
+# and answer are text.
 
 Form = Literal["raw", "encoded", "text"]
 """How the arguments are sent: as the model's ids, as ids that were made here, or as text."""

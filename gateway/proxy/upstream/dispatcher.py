@@ -36,10 +36,7 @@ from gateway.proxy.upstream.supervision.selector import Selector
 from gateway.proxy.upstream.supervision.session_member import PING_TIME, SessionMember, why_silent
 from gateway.proxy.upstream.supervision.supervisor import Supervisor
 
-# How many calls of one server run at a time, and how many may wait for their turn.
-#
-# First come, first served. A call is refused at once if too many wait already, so that a slow server costs bounded
-# memory. It knows no calls.
+# A call is refused at once if too many wait already, so that a slow server costs bounded memory.
 
 
 class Full(Exception):

@@ -25,11 +25,8 @@ from gateway.observe.logs import get_logger
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.identity import RESERVED_NAMES, Allowance, CredentialRefused, Identity
 
-# API keys: what a key is, and the text of the file that stores them.
-#
-# Turns `keys.toml` into records and records into `keys.toml`. The file never holds a key itself, only its SHA-256. A
-# plain hash is enough: a key is 32 random bytes, so there is no list of likely ones to try (a slow hash protects
-# passwords that people make up). It opens no file.
+# `keys.toml` never holds a key itself, only its SHA-256. A plain hash is enough: a key is 32 random bytes, so there is
+# no list of likely ones to try (a slow hash protects passwords that people make up).
 
 KEY_PREFIX: Final = "codec_"
 """Prefix of every key, by which a scanner for leaked secrets can recognise one."""
@@ -182,12 +179,9 @@ def _quote(text: object) -> str:
     return json.dumps(str(text), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-# The file of the API keys: changed by one process at a time, followed by the running gateway.
-#
-# `KeyFile` adds and revokes keys for the command line. `KeyRing` finds whose key a request carries, and looks at the
-# file's state at every request (one `stat`, 1.5 µs): a change takes effect at the next request, on every file system,
-# and no watcher has to be kept alive. A file that can't be used changes nothing, and the log says why. It knows no
-# HTTP.
+# `KeyRing` looks at the file's state at every request (one `stat`, 1.5 µs): a change takes effect at the next request,
+# on every file system, and no watcher has to be kept alive. A file that can't be used changes nothing, and the log says
+# why.
 
 _TOO_OPEN: Final = 0o027
 """Mode bits that must not be set: others may not read the file, and only its owner may write it, since whoever can

@@ -42,13 +42,10 @@ from gateway.serve.http.errors import Refusal, error_response
 from gateway.serve.http.request_parts import headers_of
 from gateway.shared import Shared
 
-# Is this credential good? The gateway's own token, the API keys and the access tokens in one place.
-#
-# Turns the text after `Bearer` into an identity. Credentials that can't be guessed (256 random bits, or a signature
-# that was checked before) are looked up first, by their SHA-256: the timing of a lookup among hashes helps nobody to
-# find a key, and a key does not contain its name. A new signature can't be guessed either. Anything else may be a
-# guess and is checked separately, so that guessing can be slowed down without locking out holders of keys and access
-# tokens.
+# Credentials that can't be guessed (256 random bits, or a signature that was checked before) are looked up first, by
+# their SHA-256: the timing of a lookup among hashes helps nobody to find a key, and a key does not contain its name. A
+# new signature can't be guessed either. Anything else may be a guess and is checked separately, so that guessing can be
+# slowed down without locking out holders of keys and access tokens.
 
 UNGUESSABLE: Final = 32
 """Characters from which on a random token can't be found by trying; the generated one has 43."""
@@ -129,10 +126,8 @@ class Credentials:
         return self._token is not None and compare_digest(digest, self._token)
 
 
-# What this gateway publishes about itself as an OAuth 2.1 resource: where its metadata is, and where to get tokens.
-#
-# RFC 9728: the document at `/.well-known/oauth-protected-resource`, also with the resource's path appended (§3.1),
-# and the parts of a challenge that point there (§5.1). It checks no tokens.
+# RFC 9728: the document at `/.well-known/oauth-protected-resource`, also with the resource's path appended (§3.1), and
+# the parts of a challenge that point there (§5.1).
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
@@ -393,12 +388,9 @@ def _is_handshake(scope: Scope) -> bool:
     return headers_of(scope).values.get("mcp-protocol-version", NEWEST_HANDSHAKE) in HANDSHAKE_VERSIONS
 
 
-# What a client's request brings along for servers: headers (`client_headers`), and its access token for an exchange.
-#
-# An ASGI layer behind the guards: it adds to the request's principal what some server needs, and with the principal
-# it reaches every request that is made on the client's behalf. It knows no server; which of them gets which header is
-# decided where a server is asked (`proxy/upstream/dispatcher.py`), and no server gets the access token: it is
-# exchanged for one of the server's (`proxy/transport/oauth/tokens.py`).
+# What a client's request brings along is added to its principal, and with the principal it reaches every request that
+# is made on the client's behalf. `proxy/upstream/dispatcher.py` decides which server gets which header. No server gets
+# the access token: it is exchanged for one of the server's (`proxy/transport/oauth/tokens.py`).
 
 
 class ClientHeaders:

@@ -16,10 +16,7 @@ from gateway.protocol.json_text import without_escapes, without_strings
 from leaf_sdk.errors import BodyInvalid, BodyTooLarge
 from leaf_sdk.wire import Coding, Decoder, available_codings
 
-# The headers of a request by name, read once for all layers that look at them.
-#
-# Turns a scope's list of headers into texts: names in lower case, values without surrounding blanks, which llhttp
-# leaves at the end of a value though they are not part of it (RFC 9110, 5.5). It knows no header but `accept`.
+# llhttp leaves blanks at the end of a value though they are not part of it (RFC 9110, 5.5).
 
 _USUAL: Final = {
     name.encode(): name
@@ -69,11 +66,9 @@ def _read(raw: list[tuple[bytes, bytes]]) -> RequestHeaders:
     return RequestHeaders(raw, values, {name for name, count in times.items() if count > 1})
 
 
-# Lets web pages of origins that the operator names call `/mcp`, `/sse` and `/v1` (Fetch, "CORS protocol").
-#
-# Answers their preflights, which carry no credential, and adds to every answer the headers without which a browser
-# hides it from the page, refusals included. Nothing changes for other origins: `HostGuard` refuses them. Cookies are
-# never allowed: a page must have a credential of its own to send.
+# Fetch, "CORS protocol". Preflights carry no credential. Without these headers a browser hides an answer from the page,
+# refusals included. Nothing changes for other origins: `HostGuard` refuses them. Cookies are never allowed: a page must
+# have a credential of its own to send.
 
 _ROOTS: Final = ("/mcp", "/sse", "/v1", "/.well-known")
 """The last for clients that look there how to sign in to this gateway (RFC 9728)."""
@@ -139,10 +134,8 @@ def _preflight_answer(origin: str, headers: dict[str, str]) -> Response:
     return Response(status_code=204, headers=allowed)
 
 
-# A request's body as bytes, decompressed, within one bound.
-#
-# Stops reading at the bound, which applies both to the bytes sent and to what they decompress to, so that a small body
-# can't fill the memory. JSON is not parsed here, but what parsing it would cost is bounded: a list may take two bytes.
+# The bound applies both to the bytes sent and to what they decompress to, so that a small body can't fill the memory.
+# JSON is not parsed here, but what parsing it would cost is bounded: a list may take two bytes.
 
 VALUES: Final = 200_000
 """Most lists, objects and members of objects in one body: each costs the event loop a microsecond, and more later."""
@@ -232,11 +225,8 @@ def _coding(named: str) -> Coding:
     raise BodyUnread(f"Content-Encoding {named!r:.60} is not accepted here: send one of {', '.join(_AVAILABLE)}")
 
 
-# A body in msgpack, decoded within bounds.
-#
-# Turns bytes into values. A list or map may take one byte in the body and sixty in memory, so their number is bounded
-# as in JSON: the bound of the body alone would let a request take sixty times as much. So is that of the items, most of
-# which are ids of a prompt. It knows no message.
+# A list or map may take one byte in the body and sixty in memory, so their number is bounded as in JSON. So is that of
+# the items, most of which are ids of a prompt.
 
 ITEMS: Final = 2**20
 """Most items of all lists in a body."""

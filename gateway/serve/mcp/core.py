@@ -50,11 +50,6 @@ from gateway.serve.mcp.result_links import ResultLinks, no_result, result_name
 from gateway.serve.mcp.sessions import ClientCall, McpSession
 from leaf_sdk.vocab import TokenMap
 
-# `subscriptions/listen` of 2026-07-28: streams of changes, which stay open until the client or the gateway ends them.
-#
-# Turns the changes that servers report into notifications for each open subscription: only of the kinds that it asked
-# for, only from servers that its client may see, each with the subscription's id. It knows no transport.
-
 _MOST: Final = 1024
 """The most subscriptions that may be open at the same time."""
 _MOST_URIS: Final = 256

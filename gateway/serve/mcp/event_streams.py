@@ -15,9 +15,7 @@ from gateway.protocol.lines import encode_event, encode_message
 from gateway.serve.mcp.outbox import Outbox
 from gateway.shared import Shared, StoreBounds, StoreRecord
 
-# The events of a session, written to the shared store in case the replica that has the session goes away.
-#
-# Turns numbered events into records and writes them in the background, one after the other. It knows no HTTP.
+# Events are written to the shared store in case the replica that has the session goes away.
 
 _WAITING: Final = 1024
 _WAITING_BYTES: Final = 1024 * 1024

@@ -15,11 +15,7 @@ from leaf_sdk.errors import MapHashMalformed
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap, normalise_hash
 
-# Which token map a client uses, as it says in a header, in its `initialize` or in a single request.
-#
-# Turns an `X-Codec-Map` header or an `ai.codec/map` value into one of the maps that this gateway holds, or into a
-# refusal that lists them. Only the hash counts: a URL beside it is never fetched or even read. Pure; it knows no
-# transport.
+# Only the hash of a map counts: a URL beside it is never fetched or even read.
 
 MAP_HEADER: Final = "x-codec-map"
 _SHOWN: Final = 100
@@ -84,10 +80,7 @@ class SessionMaps:
         return f"accepted: {', '.join(sorted(self._maps))}" if self._maps else "this gateway has no maps: name none"
 
 
-# Ids beside the texts of a tool's result, for a client that named a token map.
-#
-# Turns a raw result into the one that the client gets. Long texts are tokenized in a thread, so that the event loop
-# stays free for other requests. It knows no session.
+# Long texts are tokenized in a thread, so that the event loop stays free for other requests.
 
 _LARGE: Final = 64 * 1024
 """Characters of a result's texts from which on ids are made in a thread."""

@@ -23,11 +23,6 @@ from gateway.proxy.caller import Principal
 from gateway.serve.mcp.outbox import Stream
 from leaf_sdk.vocab import TokenMap
 
-# Requests that the gateway sends to a handshake-era client: sampling, elicitation, roots.
-#
-# Turns a request into a frame with an id of the gateway's own, and the client's answer into the result. If nobody waits
-# for the answer any more, the client is told. It knows no transport.
-
 _MOST: Final = 64
 _NEEDS: Final = {
     "sampling/createMessage": "sampling",

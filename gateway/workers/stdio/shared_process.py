@@ -26,10 +26,8 @@ from gateway.proxy.transport.stdio.hosted import SHIFT, Wanted
 from gateway.proxy.transport.stdio.server_process import Child, Watchdog, run_child
 from gateway.workers.stdio.switch import SERVER, Switch, To
 
-# A worker's connection: lines out of the bytes of a Unix socket, and lines into bytes.
-#
 # What a worker does not read is kept up to a bound. Beyond it the connection is cut, so that a worker that hangs
-# neither holds up others nor fills the memory. It does not know what the lines mean.
+# neither holds up others nor fills the memory.
 
 _LONGEST: Final = 256 * 1024 * 1024
 """Bytes of a worker's line. Bodies of requests are bounded long before they get here."""
@@ -273,10 +271,7 @@ class _Child(Child):
         self._on_room(True)
 
 
-# The parent's socket for servers over stdio: workers that want the same server share one process.
-#
-# Turns what a worker wants into the process that it talks to: one that runs already, or a new one. If that process is
-# ending, the worker waits until it has ended, so that there are never two.
+# If the process that a worker wants is ending, the worker waits until it has ended, so that there are never two.
 
 
 class StdioHost:

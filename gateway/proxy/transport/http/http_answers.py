@@ -26,11 +26,6 @@ from gateway.proxy.transport.server_link import (
     too_long,
 )
 
-# The headers that every request has, and the status and headers of HTTP answers, as text.
-#
-# Turns an address into headers, a status into words of our own, and the parameters of a challenge into a dictionary.
-# Pure; it does not know what the headers of an answer mean.
-
 _CHALLENGE_BOUND: Final = 8192
 _BEARER: Final = re.compile(r"(?i)(?:^|,)\s*bearer\s+")
 _ESCAPED: Final = re.compile(r"\\(.)")

@@ -183,10 +183,8 @@ async def listen(source: Channel, take: Take, bound: int, failing: Callable[[Exc
         await position.pause(source.closed)
 
 
-# Answers that a server sends on its own stream although it was asked by a POST, which it only accepted (HTTP 202).
-#
-# Turns messages of that stream into results of requests. An answer may come before the POST has been accepted, so the
-# latest few that nobody awaits yet are kept. It sends nothing.
+# An answer may come on the server's own stream before its POST has been accepted (HTTP 202), so the latest few that
+# nobody awaits yet are kept.
 
 _KEPT: Final = 16
 
@@ -236,10 +234,8 @@ class StreamAnswers:
         raise PeerError(message.error) if isinstance(message, Failure) else NoAnswer(message.detail)
 
 
-# The transport before Streamable HTTP: one event stream for everything that a server says (HTTP+SSE, 2024-11-05).
-#
-# The stream's first event names the address that takes our messages. The answers come on the stream, and with its end
-# everything that waits fails. It knows no method.
+# The transport before Streamable HTTP (HTTP+SSE, 2024-11-05): the stream's first event names the address that takes our
+# messages. The answers come on the stream, and with its end everything that waits fails.
 
 REFUSALS: Final = frozenset({400, 404, 405})
 """Statuses with which such a server refuses the POST of Streamable HTTP (2025-11-25, "Backwards Compatibility")."""

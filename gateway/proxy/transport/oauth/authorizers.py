@@ -22,12 +22,8 @@ from gateway.proxy.transport.oauth.grants import OPERATOR, Grant, GrantKey, Gran
 from gateway.proxy.transport.oauth.tokens import MARGIN, ClientCredentialsGrant, NotIssued, Refused, Tokens, read_tokens
 from gateway.proxy.transport.server_link import LinkLost, NoAnswer, SignInReplaced
 
-# The tokens of somebody who signed in, for every request to one MCP server.
-#
-# Turns a sealed sign-in into the `Authorization` of requests, and renews it shortly before its token expires or when
-# the server refuses it: once for all requests, workers, processes and replicas at the same time, since authorization
-# servers take a refresh token that is used twice for a stolen one. A sign-in that has ended, or misses scopes, becomes
-# an error that says what to type. It never opens a browser.
+# A sign-in is renewed once for all requests, workers, processes and replicas at the same time, since authorization
+# servers take a refresh token that is used twice for a stolen one. It never opens a browser.
 
 _LOOK: Final = 1.0
 """Seconds after which a sign-in or a sign-out on this machine, or at a replica that shares them, has been noticed."""
@@ -369,11 +365,6 @@ class OneSignIn:
         if status == 401:
             raise SignInReplaced
         return False
-
-
-# What gets the tokens for one upstream: our own credentials, or somebody's sign-in.
-#
-# Turns the settings of an upstream into its `Authorizer`, one for all connections to it. It sends nothing.
 
 
 def authorizer_for(

@@ -23,10 +23,6 @@ from gateway.proxy.transport.http.http_answers import status_words
 from gateway.proxy.transport.oauth.discovery import AuthorizationServer
 from gateway.proxy.transport.server_link import NoAnswer
 
-# The gateway as a client of one authorization server: its id, its secret if it has one, and how it proves it.
-#
-# Turns them into the header or the fields of a form (RFC 6749, 2.3.1). Pure.
-
 AuthMethod = Literal["none", "client_secret_basic", "client_secret_post"]
 
 
@@ -54,10 +50,7 @@ class Client:
         return {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}, {}
 
 
-# As which client the gateway signs people in (MCP, "Client Registration Approaches").
-#
-# Turns the settings and what an authorization server can do into a client, or into the request that registers one (RFC
-# 7591), and the answer to that into a client. Pure.
+# As which client the gateway signs people in: MCP, "Client Registration Approaches", and RFC 7591.
 
 _ID_BOUND: Final = 4096
 _METHODS: Final[Mapping[str, AuthMethod]] = {

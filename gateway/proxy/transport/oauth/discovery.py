@@ -15,11 +15,7 @@ from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.http_answers import common_headers
 from gateway.proxy.transport.server_link import NoAnswer
 
-# What an MCP server and its authorization server say about themselves.
-#
-# Turns URLs into those of their metadata, and metadata documents into endpoints and abilities, or into a sentence on
-# why they can't be trusted (RFC 9728 for the MCP server, RFC 8414 and OpenID Connect Discovery for the authorization
-# server). Pure; it fetches nothing and knows no secret.
+# RFC 9728 for the MCP server, RFC 8414 and OpenID Connect Discovery for the authorization server.
 
 Method = Literal["client_secret_basic", "client_secret_post"]
 _RESOURCE: Final = "/.well-known/oauth-protected-resource"
@@ -184,10 +180,7 @@ def _shown(value: object) -> str:
     return escape_text(repr(value), 200)
 
 
-# JSON documents of authorization servers, fetched where it is safe to.
-#
-# Turns a URL and a form into the status and the JSON object of the answer. No redirect is followed, the answer is
-# bounded, and an address that somebody else named must be public and https. It knows no OAuth.
+# No redirect is followed, the answer is bounded, and an address that somebody else named must be public and https.
 
 FETCH_TIME: Final = 10.0
 """Seconds that one exchange with an authorization server may take, all its requests included."""
@@ -267,10 +260,7 @@ def origin_of(url: str) -> Origin:
     return read_url(url).origin
 
 
-# Finds the authorization server of an MCP server (MCP, "Authorization Server Discovery").
-#
-# Turns a challenge, or its absence, into the server's metadata (RFC 9728) and that of one authorization server (RFC
-# 8414), by the documents that the two publish. It sends nothing secret.
+# MCP, "Authorization Server Discovery". Nothing secret is sent.
 
 
 async def find_resource(fetcher: DocumentFetcher, url: str, challenge: Mapping[str, str]) -> Resource | None:

@@ -27,11 +27,9 @@ from gateway.proxy.transport.server_link import NoAnswer
 from gateway.shared import StoreBounds, StoreRecord
 from gateway.shared.store_interface import packed, unpacked
 
-# Sign-ins of users that have begun: kept until their browser comes back, for a quarter of an hour, and used once.
-#
-# Turns a sign-in into a sealed record in the store that replicas share, or, without one, into a sealed file in the
-# folder of the sign-ins, so that another replica or worker can finish it; and the `state` of a redirect back into the
-# sign-in. Taking it needs the cookie of the browser that began it; of two that take it at the same time, one gets it.
+# A sign-in that has begun is sealed in the store that replicas share, or, without one, in a file in the folder of the
+# sign-ins, so that another replica or worker can finish it. Taking it needs the cookie of the browser that began it; of
+# two that take it at the same time, one gets it.
 
 LIFE: Final = 900
 """Seconds that a person has to sign in."""

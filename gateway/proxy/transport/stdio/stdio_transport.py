@@ -288,12 +288,6 @@ class StdioTransport:
             future.set_result(outcome)
 
 
-# A server's process that this gateway runs itself, as a `Transport`.
-#
-# Turns what the process writes into lines for the conversation (`stdio_transport.py`), each of bounded length. It knows
-# no messages.
-
-
 class _Reader:
     """Splits the output of one process into lines."""
 

@@ -24,10 +24,8 @@ from gateway.escape import escape_text
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.items.item_reader import ListWarnings
 
-# The definitions of pinned tools, as first seen and as they are now, for a person who asks what changed.
-#
-# Turns definitions into a file beside the pins, each under its digest, and back. The pins compare only digests: a
-# definition that is not kept here (too large, too many) can't be shown, but nothing else depends on it.
+# The pins compare only digests: a definition that is not kept here (too large, too many) can't be shown, but nothing
+# else depends on it.
 
 _MOST: Final = 4 * 1024 * 1024
 """Bytes of all definitions, at most."""

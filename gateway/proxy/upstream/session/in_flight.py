@@ -13,9 +13,7 @@ from gateway.protocol.eras import PROGRESS
 from gateway.proxy.caller import NOBODY, Caller, ClientSession, ForwardingCaller
 from gateway.proxy.transport.server_link import LinkLost, NoAnswer, PeerError
 
-# The time limit of one call: when it is over, the task inside is cancelled and gets a TimeoutError.
-#
-# Like `asyncio.timeout`, at a fraction of the cost (`gateway.deadlines`). It can be paused, and extended up to a cap.
+# Like `asyncio.timeout`, at a fraction of the cost (`gateway.deadlines`).
 
 
 class CallClock(Deadline):
@@ -106,10 +104,8 @@ class CallClock(Deadline):
         self._task.cancel()
 
 
-# Keeps the time limit of a call fair: asking its client costs none of it, and progress of its server extends it.
-#
-# Wraps a caller so that each question to it pauses the call's clock, since a person may be thinking, and the answer
-# resumes it with the time that was left. A report of progress shows that the server is at work: it extends the clock.
+# A question to the caller pauses the call's clock, since a person may be thinking. A report of progress shows that the
+# server is at work: it extends the clock.
 
 
 class TimedCaller(ForwardingCaller):
@@ -157,11 +153,9 @@ def all_paused(callers: Iterable[Caller]) -> Generator[None, None, None]:
         yield
 
 
-# The requests in flight in one conversation, and which of their callers gets pushes that name no request.
-#
-# Such a push is for the only caller there is; if it could be for several, nobody gets it. A request that its caller
-# gave up still counts until the server answers it: a server may ignore a cancellation, and what it pushes for that call
-# is not for the next caller. It knows no transport.
+# A push that names no request is for the only caller there is; if it could be for several, nobody gets it. A request
+# that its caller gave up still counts until the server answers it: a server may ignore a cancellation, and what it
+# pushes for that call is not for the next caller.
 
 _MOST: Final = 256
 """Abandoned requests without an answer whose callers are remembered, at most."""
@@ -237,11 +231,8 @@ class Requests:
         return caller if same else None
 
 
-# Waits until what a server asks at the start of a client's own session, or of a borrowed one, is answered.
-#
 # A server that guards folders asks for the client's roots when it is initialized. A client that connects to it directly
 # sends its first call much later. We open the session for that call, so it would overtake the answer and be refused.
-# It does not know who answers.
 
 MOST: Final = 5.0
 """Seconds to wait, at most: the client may never answer, or the server never the ping."""
