@@ -62,11 +62,7 @@ class WireSection(Section):
 
 
 def build_wire(values: Mapping[str, Any]) -> WireConfig:
-    """Build the settings from checked values.
-
-    Raises:
-        ConfigError: a dictionary is not a file.
-    """
+    """Build the settings from checked values. Raises `ConfigError`: a dictionary is not a file."""
     paths = {key: Path(values[key]) for key in ("dictionary_msgpack", "dictionary_protobuf") if values.get(key)}
     for key, path in paths.items():
         if not path.is_file():

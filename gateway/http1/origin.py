@@ -65,11 +65,7 @@ class Address:
 
 
 def read_url(url: str) -> Address:
-    """Parse a URL.
-
-    Raises:
-        ValueError: it is not an http(s) URL with a host that can be looked up.
-    """
+    """Parse a URL. Raises `ValueError`: it is not an http(s) URL with a host that can be looked up."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError(f"{url[:200]!r} is not the URL of a server: expected http://HOST/... or https://HOST/...")

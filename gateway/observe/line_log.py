@@ -157,11 +157,7 @@ class LineLog(Generic[T]):
         self._failing = False
 
     def __enter__(self) -> Self:
-        """Open the file and start the thread.
-
-        Raises:
-            ConfigError: the file can't be written.
-        """
+        """Open the file and start the thread. Raises `ConfigError`: the file can't be written."""
         try:
             self._file = LineFile(self._path)
         except OSError as error:

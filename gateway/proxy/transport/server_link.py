@@ -174,11 +174,7 @@ NEVER_CANCELLED: Final = frozenset({"initialize", "ping", "server/discover"})
 
 
 def encode_or_refuse(number: int, method: str, params: Mapping[str, Any]) -> bytes:
-    """Return the request as JSON.
-
-    Raises:
-        Unfit: it can't be written as JSON, so it was not sent.
-    """
+    """Return the request as JSON. Raises `Unfit`: it can't be written as JSON, so it was not sent."""
     try:
         return encode_request(number, method, params)
     except ValueError as error:

@@ -132,11 +132,7 @@ class Channel:
         self._compose()
 
     def begin_session(self, connection: Connection) -> None:
-        """Store the session's id from the answer to `initialize`.
-
-        Raises:
-            NoAnswer: it is too long.
-        """
+        """Store the session's id from the answer to `initialize`. Raises `NoAnswer`: it is too long."""
         given = connection.header(SESSION_HEADER)
         if len(given) > _ID_BOUND:
             raise NoAnswer(f"its session id of {len(given)} characters is too long: expected at most {_ID_BOUND}")

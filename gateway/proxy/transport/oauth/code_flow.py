@@ -108,11 +108,7 @@ def registration_document(redirect_uri: str) -> dict[str, Any]:
 
 
 def read_registration(status: int, document: Mapping[str, Any], redirect_uri: str) -> Client:
-    """Read the answer to a registration.
-
-    Raises:
-        NoAnswer: it was refused, or made a client that can't be used.
-    """
+    """Read the answer to a registration. Raises `NoAnswer`: it was refused, or made a client that can't be used."""
     client_id: object = document.get("client_id")
     if status not in (200, 201) or not isinstance(client_id, str) or not 0 < len(client_id) <= _ID_BOUND:
         told = " ".join(each for key in ("error", "error_description") if isinstance(each := document.get(key), str))

@@ -55,11 +55,7 @@ class Resource:
 
 
 def read_named_url(url: str) -> Address:
-    """Parse a URL that a server named.
-
-    Raises:
-        NoAnswer: it is not the URL of a server.
-    """
+    """Parse a URL that a server named. Raises `NoAnswer`: it is not the URL of a server."""
     try:
         return read_url(url)
     except ValueError:

@@ -194,11 +194,7 @@ class StdioTransport:
         self.closed.set()
 
     async def _await_room(self) -> None:
-        """Wait until the process reads.
-
-        Raises:
-            LinkLost: the process is gone; nothing was sent.
-        """
+        """Wait until the process reads. Raises `LinkLost`: the process is gone; nothing was sent."""
         while not self.pipe.room.is_set():
             await self.pipe.room.wait()
         if self.closed.is_set():

@@ -89,11 +89,7 @@ class PinFile:
         self.path = path or state_folder() / "pins.json"
 
     def read(self) -> dict[str, dict[str, Digests]]:
-        """Return all pins.
-
-        Raises:
-            ConfigError: the file exists, but can't be used.
-        """
+        """Return all pins. Raises `ConfigError`: the file exists, but can't be used."""
         try:
             value: object = json.loads(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
