@@ -24,18 +24,8 @@ from gateway.config.source import Expander
 from gateway.errors import ConfigError
 
 _PLAIN: Final = (
-    "start",
-    "protocol",
-    "sessions",
-    "timeout",
-    "concurrency",
-    "queue",
-    "idle_stop",
-    "breaker_failures",
-    "breaker_pause",
-    "pin",
-    "ids",
-    "results",
+    *("start", "protocol", "sessions", "timeout", "concurrency", "queue", "idle_stop", "breaker_failures"),
+    *("breaker_pause", "pin", "ids", "results", "client_sessions"),
 )
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SHOWN: Final = 128
