@@ -53,11 +53,8 @@ _TALKATIVE: Final = ("opentelemetry.baggage.propagation", "opentelemetry.trace.p
 
 @asynccontextmanager
 async def open_tracing(config: TelemetryConfig) -> AsyncGenerator["Tracing | None"]:
-    """Send traces to the configured collector while the context lasts; yields None if there is no collector.
-
-    Raises:
-        ConfigError: a collector is configured, but the extra `otel` is not installed.
-    """
+    """Send traces to the configured collector while the context lasts; yields None if there is no collector. Raises
+    `ConfigError`: a collector is configured, but the extra `otel` is not installed."""
     if config.otlp_endpoint is None:
         yield None
         return
@@ -100,11 +97,8 @@ class OpenRecords:
 
 @asynccontextmanager
 async def open_records(config: GatewayConfig, metrics: AccessMetrics) -> AsyncGenerator[OpenRecords]:
-    """Open both; what was recorded is written before the context ends.
-
-    Raises:
-        ConfigError: the audit log can't be written, or OpenTelemetry is not installed.
-    """
+    """Open both; what was recorded is written before the context ends. Raises `ConfigError`: the audit log can't be
+    written, or OpenTelemetry is not installed."""
     path, arguments = config.audit.path, config.audit.arguments
     audit = None if path is None else Audit(path, metrics, arguments=arguments, secrets=secrets_of(config))
     async with open_tracing(config.telemetry) as tracing:
@@ -114,11 +108,8 @@ async def open_records(config: GatewayConfig, metrics: AccessMetrics) -> AsyncGe
 
 @contextmanager
 def open_trajectories(config: GatewayConfig, metrics: AccessMetrics) -> Generator[TrajectoryLog | None]:
-    """Open the file of trajectories; what was recorded is written before the context ends.
-
-    Raises:
-        ConfigError: it can't be written.
-    """
+    """Open the file of trajectories; what was recorded is written before the context ends. Raises `ConfigError`: it
+    can't be written."""
 
     def digest() -> str | None:
         # Which file an engine that is not embedded has loaded is not known here.
@@ -141,11 +132,8 @@ def open_trajectories(config: GatewayConfig, metrics: AccessMetrics) -> Generato
 async def open_shared(
     config: SharedConfig, replicas: Replicas, metrics: SharedMetrics
 ) -> AsyncGenerator[Shared | None]:
-    """Open the store; yields None if none is configured. Nothing waits for a store that is unreachable.
-
-    Raises:
-        ConfigError: its address is invalid, or the extra `shared` is not installed.
-    """
+    """Open the store; yields None if none is configured. Nothing waits for a store that is unreachable. Raises
+    `ConfigError`: its address is invalid, or the extra `shared` is not installed."""
     if config.url is None:
         yield None
         return

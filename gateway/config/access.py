@@ -74,11 +74,8 @@ class TelemetryConfig:
 
 
 def build_oauth(values: Mapping[str, Any]) -> OAuthConfig | None:
-    """Build the `[serve.oauth]` table; None if no issuer is set.
-
-    Raises:
-        ConfigError: a part is missing or not a URL.
-    """
+    """Build the `[serve.oauth]` table; None if no issuer is set. Raises `ConfigError`: a part is missing or not a
+    URL."""
     given = {key: value for key, value in values.items() if value not in (None, [])}
     if "issuer" not in given:
         if given:
@@ -238,11 +235,8 @@ class ConnectionsConfig:
 
 
 def read_networks(written: Iterable[str], key: str) -> tuple[str, ...]:
-    """Read addresses and networks (`10.0.0.0/8`), each as a network.
-
-    Raises:
-        ConfigError: one is neither; `key` names the setting.
-    """
+    """Read addresses and networks (`10.0.0.0/8`), each as a network. Raises `ConfigError`: one is neither; `key` names
+    the setting."""
     found: list[str] = []
     for each in written:
         try:
@@ -309,11 +303,8 @@ class ExchangeConfig:
 
 
 def build_exchange(values: Mapping[str, str], headers: Iterable[str], where: str) -> ExchangeConfig:
-    """Build `[upstreams.NAME.exchange]`. `headers`: the names of those that are sent with every request.
-
-    Raises:
-        ConfigError: a part is missing, is not a URL, or contradicts another setting.
-    """
+    """Build `[upstreams.NAME.exchange]`. `headers`: the names of those that are sent with every request. Raises
+    `ConfigError`: a part is missing, is not a URL, or contradicts another setting."""
     config = ExchangeConfig(**values)
     if config.token_url is None and config.issuer is None:
         raise ConfigError(
@@ -332,11 +323,8 @@ def build_exchange(values: Mapping[str, str], headers: Iterable[str], where: str
 
 
 def refuse_useless_exchange(exchanging: Iterable[str], *, has_issuer: bool) -> None:
-    """Refuse servers that exchange tokens in a gateway whose callers bring none.
-
-    Raises:
-        ConfigError: there is such a server.
-    """
+    """Refuse servers that exchange tokens in a gateway whose callers bring none. Raises `ConfigError`: there is such a
+    server."""
     if not has_issuer and (name := next(iter(exchanging), None)) is not None:
         raise ConfigError(
             f"server {name!r} has 'exchange', but callers bring no access tokens: set 'serve.oauth', or remove it"

@@ -121,11 +121,8 @@ def build_overrides(tables: Mapping[str, Mapping[str, Any]]) -> Overrides:
 
 
 def refuse_shared_names(upstreams: Mapping[str, Overrides], views: Mapping[str, Overrides]) -> None:
-    """Refuse new names that another tool has, as far as the configuration alone tells.
-
-    Raises:
-        ConfigError: names the table.
-    """
+    """Refuse new names that another tool has, as far as the configuration alone tells. Raises `ConfigError`: names the
+    table."""
     ours: dict[str, str] = dict.fromkeys((*OWN_TOOLS, *RESULT_TOOLS), "the gateway's own tool")
     taken = dict(ours)
     for server, overrides in upstreams.items():

@@ -20,11 +20,8 @@ UNIX: Final = "unix:"
 
 
 def read_manifest_place(given: str, folder: Path, hosts: Collection[str], where: str) -> str:
-    """The absolute path, or the URL, that `manifest` names. `folder`: where relative paths start.
-
-    Raises:
-        ConfigError: there is no such file, or the URL's host is not in `registry.allowed_hosts`.
-    """
+    """The absolute path, or the URL, that `manifest` names. `folder`: where relative paths start. Raises `ConfigError`:
+    there is no such file, or the URL's host is not in `registry.allowed_hosts`."""
     if "://" in given:
         if not is_http_url(given) or not is_listed(given, hosts):
             raise ConfigError(
@@ -39,11 +36,8 @@ def read_manifest_place(given: str, folder: Path, hosts: Collection[str], where:
 
 
 def check_endpoint(endpoint: str, where: str) -> str:
-    """Return the endpoint as it is.
-
-    Raises:
-        ConfigError: it is neither an http(s) URL nor `unix:` and an absolute path.
-    """
+    """Return the endpoint as it is. Raises `ConfigError`: it is neither an http(s) URL nor `unix:` and an absolute
+    path."""
     if is_http_url(endpoint) or endpoint.startswith(f"{UNIX}/"):
         return endpoint
     raise ConfigError(f"{where}: key 'endpoint': expected http://HOST:PORT, https://HOST or unix:/path/to/socket")

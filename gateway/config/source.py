@@ -59,11 +59,8 @@ LARGEST: Final = 1024 * 1024
 
 
 def read_config_text(path: Path) -> str:
-    """Return the text of a configuration file, without a byte order mark.
-
-    Raises:
-        ConfigError: it is missing, a folder, unreadable, larger than LARGEST or not UTF-8.
-    """
+    """Return the text of a configuration file, without a byte order mark. Raises `ConfigError`: it is missing, a
+    folder, unreadable, larger than LARGEST or not UTF-8."""
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST + 1)
@@ -84,11 +81,8 @@ def read_config_text(path: Path) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML file, which may be empty: every setting has a default.
-
-    Raises:
-        ConfigError: see `read_config_text`; or it is not TOML (with line and column).
-    """
+    """Return the tables of a TOML file, which may be empty: every setting has a default. Raises `ConfigError`: see
+    `read_config_text`; or it is not TOML (with line and column)."""
     try:
         return tomllib.loads(read_config_text(path))
     except tomllib.TOMLDecodeError as error:
@@ -98,11 +92,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file; comments and trailing commas are allowed.
-
-    Raises:
-        ConfigError: see `read_config_text`; or it is empty, not JSON, or not an object.
-    """
+    """Return the object in a JSON file; comments and trailing commas are allowed. Raises `ConfigError`: see
+    `read_config_text`; or it is empty, not JSON, or not an object."""
     text = read_config_text(path)
     if not text.strip():
         raise ConfigError(f'{path}: empty: expected {{"mcpServers": {{"NAME": {{"command": ...}}}}}}')
@@ -118,12 +109,8 @@ _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*)")
 
 
 def parse_env_file(text: str, origin: str) -> dict[str, str]:
-    """The variables that the text sets; a later line wins.
-
-    Raises:
-        ConfigError: a line is neither empty, a comment nor NAME=value. Only its number is named, because it may hold a
-            secret.
-    """
+    """The variables that the text sets; a later line wins. Raises `ConfigError`: a line is neither empty, a comment nor
+    NAME=value. Only its number is named, because it may hold a secret."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
@@ -166,11 +153,8 @@ class Expander:
     """What `${workspaceFolder}` stands for: absolute."""
 
     def expand(self, text: str, where: str) -> tuple[str, frozenset[str]]:
-        """The text with every `${...}` replaced, and the values that came from the environment.
-
-        Raises:
-            ConfigError: a variable is not set, or a form is unknown.
-        """
+        """The text with every `${...}` replaced, and the values that came from the environment. Raises `ConfigError`: a
+        variable is not set, or a form is unknown."""
         used: set[str] = set()
 
         def replace(match: re.Match[str]) -> str:

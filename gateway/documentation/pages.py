@@ -134,11 +134,8 @@ class Pages:
         return [name for name, path in self.files.items() if posixpath.dirname(path) == folder and path.endswith(".md")]
 
     def find(self, word: str) -> str:
-        """The name of the page that a person means: a name, a path, the last part of a name.
-
-        Raises:
-            ConfigError: there is no such page, or there are several.
-        """
+        """The name of the page that a person means: a name, a path, the last part of a name. Raises `ConfigError`:
+        there is no such page, or there are several."""
         asked = posixpath.normpath(word.partition("#")[0].removesuffix("/")).removeprefix("../").removeprefix("docs/")
         asked = asked.removesuffix(".md")
         for name in (asked, f"{asked}/README"):

@@ -53,20 +53,14 @@ class BodyDecoder(Protocol):
         ...
 
     def take(self) -> bytes:
-        """The next portion; empty if more must come first.
-
-        Raises:
-            NoAnswer: it is not compressed as the header says, or grows too much.
-        """
+        """The next portion; empty if more must come first. Raises `NoAnswer`: it is not compressed as the header says,
+        or grows too much."""
         ...
 
 
 def decoder_for(encoding: str) -> BodyDecoder | None:
-    """What decodes a body with this `Content-Encoding`; None: it is not compressed.
-
-    Raises:
-        NoAnswer: it is compressed in a way that can't be decoded here.
-    """
+    """What decodes a body with this `Content-Encoding`; None: it is not compressed. Raises `NoAnswer`: it is compressed
+    in a way that can't be decoded here."""
     # Some servers write other words there, such as `utf-8` and `none`, which mean nothing.
     match encoding.strip().lower():
         case "gzip" | "x-gzip" | "deflate":
@@ -151,11 +145,8 @@ class Inflater:
 
 
 def header_lines(headers: Mapping[str, str]) -> bytes:
-    """Headers as they stand in a request.
-
-    Raises:
-        NoAnswer: a name or a value can't stand in a header, so nothing was sent.
-    """
+    """Headers as they stand in a request. Raises `NoAnswer`: a name or a value can't stand in a header, so nothing was
+    sent."""
     text = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     if text.count("\r") != len(headers) or text.count("\n") != len(headers) or "\0" in text:
         bad = next((name for name, value in headers.items() if any(c in name + value for c in "\r\n\0")), "")
@@ -262,11 +253,8 @@ class Connection(asyncio.Protocol):
             await self._progress()
 
     def decode(self) -> None:
-        """Decompress the body of this answer, if it is compressed.
-
-        Raises:
-            NoAnswer: it is compressed in a way that can't be decoded here.
-        """
+        """Decompress the body of this answer, if it is compressed. Raises `NoAnswer`: it is compressed in a way that
+        can't be decoded here."""
         self._decoder = decoder_for(self.header("content-encoding"))
 
     async def chunk(self) -> bytes:

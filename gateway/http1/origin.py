@@ -55,10 +55,7 @@ class Address:
 
     def joined(self, reference: str) -> "Address":
         """The address that a server at this one means by a reference; it has our credentials only at the same origin.
-
-        Raises:
-            ValueError: see `read_url`.
-        """
+        Raises `ValueError`: see `read_url`."""
         target = read_url(urljoin(str(self), reference))
         kept = self.authorization if target.origin == self.origin else None
         return Address(target.origin, target.path, kept)

@@ -51,11 +51,8 @@ _SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=")
 
 
 def encode_value(value: str) -> str:
-    """A text as the value of a header: as it is, or in base64 if a header can't carry it ("Value Encoding").
-
-    Raises:
-        UnicodeEncodeError: the text holds half a surrogate pair, which no JSON that we read does.
-    """
+    """A text as the value of a header: as it is, or in base64 if a header can't carry it ("Value Encoding"). Raises
+    `UnicodeEncodeError`: the text holds half a surrogate pair, which no JSON that we read does."""
     if _PLAIN.fullmatch(value) and not _SENTINEL.fullmatch(value):
         return value
     return f"=?base64?{base64.b64encode(value.encode()).decode()}?="

@@ -182,11 +182,8 @@ def _written(message: dict[str, Any]) -> bytes:
 
 
 def encode_request(request_id: RequestId, method: str, params: Mapping[str, Any] | None) -> bytes:
-    """A request as JSON; without params, the field is left out.
-
-    Raises:
-        ValueError: the params hold half a surrogate pair or a number that JSON does not have, or are nested too deeply.
-    """
+    """A request as JSON; without params, the field is left out. Raises `ValueError`: the params hold half a surrogate
+    pair or a number that JSON does not have, or are nested too deeply."""
     body: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
     if params:
         body["params"] = params

@@ -134,11 +134,8 @@ class Parked:
                 self._questions.pop(key)
 
     async def settled(self) -> dict[str, Any]:
-        """Wait for what answers this round, and return it: the outcome, or the open questions.
-
-        Raises:
-            GatewayError: the outcome is an error.
-        """
+        """Wait for what answers this round, and return it: the outcome, or the open questions. Raises `GatewayError`:
+        the outcome is an error."""
         while self.outcome is None and not self._questions:
             self._changed.clear()
             await self._changed.wait()

@@ -82,11 +82,8 @@ class Exchange(Protocol):
         ...
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Answer a request of the server (sampling, elicitation, roots) with its raw result.
-
-        Raises:
-            RpcError: the client refuses, can't be asked, or is gone.
-        """
+        """Answer a request of the server (sampling, elicitation, roots) with its raw result. Raises `RpcError`: the
+        client refuses, can't be asked, or is gone."""
         ...
 
 

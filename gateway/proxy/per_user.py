@@ -31,10 +31,7 @@ class UpstreamAccount(Protocol):
 
     def current(self) -> str | None:
         """Which tokens it stands for: differs when they may be another person's. None: there are none (any more).
-
-        Raises:
-            NoAnswer: that can't be read.
-        """
+        Raises `NoAnswer`: that can't be read."""
         ...
 
     async def refresh(self) -> object:

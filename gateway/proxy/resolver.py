@@ -64,10 +64,7 @@ class Resolver:
 
     def own_entry(self, upstream: Upstream, own: str, called: str, caller: Caller) -> ToolEntry | None:
         """A tool as the principal's own upstream lists it; None: it has not listed it, and may have it all the same.
-
-        Raises:
-            UnknownTool: it has no such tool, or it may not be called.
-        """
+        Raises `UnknownTool`: it has no such tool, or it may not be called."""
         server = upstream.config.name
         if not self.may_have(server, own, caller):
             raise unknown_tool(called)

@@ -132,11 +132,8 @@ class Tools:
 
 
 async def read_tools(config: UpstreamConfig, client: HttpClient) -> Tools:
-    """Read the manifests of an upstream whose `manifest` is set.
-
-    Raises:
-        LinkLost: none can be used; the message says what is wrong with the first.
-    """
+    """Read the manifests of an upstream whose `manifest` is set. Raises `LinkLost`: none can be used; the message says
+    what is wrong with the first."""
     place = config.manifest or ""
     if "://" in place:
         manifests, faults = await _fetched(place, client)
@@ -359,12 +356,8 @@ def write_call(
     number: int,
     metrics: Metrics,
 ) -> Outgoing:
-    """Return the call that the `params` of a `tools/call` ask for.
-
-    Raises:
-        Unfit: the arguments can't be written as JSON, or the tool speaks the engines' dialect, which has no text, and
-            none of its models fits an accepted map.
-    """
+    """Return the call that the `params` of a `tools/call` ask for. Raises `Unfit`: the arguments can't be written as
+    JSON, or the tool speaks the engines' dialect, which has no text, and none of its models fits an accepted map."""
     reads_ids = written is not None
     text = _written(params.get("arguments") or {})
     if isinstance(verdict, MapMiss):

@@ -94,11 +94,8 @@ class Gate:
         return True
 
     async def enter(self) -> bool:
-        """Take a place; every `enter` that returned needs one `leave`. Return whether it had to wait.
-
-        Raises:
-            Full: `queue` calls wait already.
-        """
+        """Take a place; every `enter` that returned needs one `leave`. Return whether it had to wait. Raises `Full`:
+        `queue` calls wait already."""
         if self.enter_at_once():
             return False
         if len(self._waiting) >= self._queue:

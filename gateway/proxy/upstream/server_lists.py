@@ -195,10 +195,7 @@ class CallerLists:
 
     async def get(self, kind: ItemKind, caller: Caller) -> ServerList:
         """Return the list as `caller` would see it; at first that of an earlier run of the gateway, if it is known.
-
-        Raises:
-            UpstreamUnavailable: the server can't be asked.
-        """
+        Raises `UpstreamUnavailable`: the server can't be asked."""
         last = self._supervisor.last
         if self._supervisor.asleep and last is not None and (kept := last.listing.known(kind)) is not None:
             # No need to wake the server for what it listed before it was put to sleep.
@@ -232,10 +229,7 @@ class CallerLists:
 
     async def learn(self, kinds: Sequence[ItemKind], caller: Caller) -> None:
         """Have the server list these for this caller, on a session on which it is told the caller's capabilities.
-
-        Raises:
-            UpstreamUnavailable: no such session can be opened now, or the server can't be asked.
-        """
+        Raises `UpstreamUnavailable`: no such session can be opened now, or the server can't be asked."""
         async with self._selector.open_aside(caller):
             for kind in kinds:
                 await self.get(kind, caller)

@@ -112,11 +112,8 @@ def check_pattern(pattern: str) -> str:
 
 
 def parse_keys(text: str, origin: str) -> dict[str, KeyRecord]:
-    """The records of a key file by name.
-
-    Raises:
-        ConfigError: it is not TOML, has an unknown field, a bad name or value, or the same hash under two names.
-    """
+    """The records of a key file by name. Raises `ConfigError`: it is not TOML, has an unknown field, a bad name or
+    value, or the same hash under two names."""
     try:
         section = _KeysSection.model_validate(tomllib.loads(text), strict=True)
     except tomllib.TOMLDecodeError as error:
@@ -214,10 +211,7 @@ class KeyFile:
 
     def revoke(self, name: str) -> None:
         """Remove a key. The file stays even if it holds no keys: without it, callers might not be asked for one at all.
-
-        Raises:
-            ConfigError: there is no such key, or the file can't be written.
-        """
+        Raises `ConfigError`: there is no such key, or the file can't be written."""
         with self._alone():
             records = self.read()
             if name not in records:
@@ -255,11 +249,8 @@ class KeyRing:
             self._adopt(load_keys(path))
 
     def find(self, digest: bytes) -> Identity | None:
-        """Who holds the key with this SHA-256; None if there is no such key.
-
-        Raises:
-            CredentialRefused: the key has expired.
-        """
+        """Who holds the key with this SHA-256; None if there is no such key. Raises `CredentialRefused`: the key has
+        expired."""
         found = self._known.get(digest)
         if found is None:
             return None
@@ -295,11 +286,8 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def load_keys(path: Path) -> dict[str, KeyRecord]:
-    """The keys of a file that only its owner can change.
-
-    Raises:
-        ConfigError: others can read or change it, or it is not a key file.
-    """
+    """The keys of a file that only its owner can change. Raises `ConfigError`: others can read or change it, or it is
+    not a key file."""
     try:
         found = path.stat().st_mode
     except OSError as error:

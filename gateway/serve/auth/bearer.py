@@ -91,11 +91,8 @@ class Credentials:
         return self._token is not None or self._oauth is not None or (self._keys is not None and self._keys.in_use)
 
     def recognise(self, digest: bytes) -> Identity | None:
-        """Whose credential has this SHA-256; None if it is unknown or could be guessed.
-
-        Raises:
-            CredentialRefused: it is a key that has expired.
-        """
+        """Whose credential has this SHA-256; None if it is unknown or could be guessed. Raises `CredentialRefused`: it
+        is a key that has expired."""
         if self._strong and self._is_ours(digest):
             return OPERATOR
         if self._keys is not None and (identity := self._keys.find(digest)) is not None:
@@ -104,20 +101,14 @@ class Credentials:
 
     async def verify(self, credential: str, digest: bytes) -> Identity | None:
         """Whose access token it is, where `recognise` did not know it; None if it does not look like an access token.
-
-        Raises:
-            CredentialRefused: the token is refused; see `TokenVerifier.verify` in `oauth.py`.
-        """
+        Raises `CredentialRefused`: the token is refused; see `TokenVerifier.verify` in `oauth.py`."""
         if self._oauth is None or not self._oauth.reads(credential):
             return None
         return await self._oauth.verify(credential, digest)
 
     def check_guess(self, digest: bytes) -> Identity:
-        """Whose credential it is, where `recognise` did not know it and it is not an access token.
-
-        Raises:
-            CredentialRefused: it is nobody's.
-        """
+        """Whose credential it is, where `recognise` did not know it and it is not an access token. Raises
+        `CredentialRefused`: it is nobody's."""
         if not self._strong and self._is_ours(digest):
             return OPERATOR
         raise CredentialRefused("unknown", _UNKNOWN)

@@ -164,10 +164,7 @@ def media_type(content_type: str) -> str:
 
 def must_be_json(request: Request) -> None:
     """Refuse a body that is not declared as JSON: pages of any origin can send some other types without a preflight.
-
-    Raises:
-        BodyUnread: another content type, or none.
-    """
+    Raises `BodyUnread`: another content type, or none."""
     content_type = request.headers.get("content-type", "")
     if media_type(content_type) != "application/json":
         raise BodyUnread(f"Content-Type {content_type!r:.80} is not accepted here: send application/json")

@@ -116,11 +116,8 @@ class Subscriptions:
         self._open: set[_Subscription] = set()
 
     async def listen(self, request_id: RequestId, params: Mapping[str, Any], call: ClientCall) -> dict[str, Any]:
-        """Serve one stream until `close` is called or the caller is cancelled. Returns the request's result.
-
-        Raises:
-            RpcError: the filter is malformed, too many streams are open, or a resource can't be watched.
-        """
+        """Serve one stream until `close` is called or the caller is cancelled. Returns the request's result. Raises
+        `RpcError`: the filter is malformed, too many streams are open, or a resource can't be watched."""
         subscription = self._read(request_id, params, call)
         if (over := self._shares.take(call.principal)) is not None:
             raise rpc_error(INTERNAL_ERROR, over.message)

@@ -33,10 +33,7 @@ class SessionMaps:
 
     def from_header(self, value: str) -> TokenMap:
         """The map for the header `sha256:<hex>`, or `<url>;sha256=<hex>` in any order (Codec, "Vocab negotiation").
-
-        Raises:
-            MapUnknown: the header is malformed, or names a map that is not held here.
-        """
+        Raises `MapUnknown`: the header is malformed, or names a map that is not held here."""
         if (known := self._spelled.get(value)) is not None:
             return known
         hashes = [
@@ -58,11 +55,8 @@ class SessionMaps:
         return self.from_meta(meta[MAP_KEY]) if MAP_KEY in meta else otherwise
 
     def from_meta(self, value: object) -> TokenMap:
-        """The map for an `ai.codec/map` value, `sha256:<hex>`.
-
-        Raises:
-            MapUnknown: the value is not a string, or names a map that is not held here.
-        """
+        """The map for an `ai.codec/map` value, `sha256:<hex>`. Raises `MapUnknown`: the value is not a string, or names
+        a map that is not held here."""
         if not isinstance(value, str):
             raise MapUnknown(f"{MAP_KEY} must be a string 'sha256:<hex>'; {self._offer()}")
         return self._find(value)

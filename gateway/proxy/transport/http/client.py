@@ -29,11 +29,8 @@ class Authorizer(Protocol):
     """The credentials for one server."""
 
     async def headers(self) -> Mapping[str, str]:
-        """Return the headers that carry the credentials; empty while there are none.
-
-        Raises:
-            NoAnswer: they can't be obtained; the message says why.
-        """
+        """Return the headers that carry the credentials; empty while there are none. Raises `NoAnswer`: they can't be
+        obtained; the message says why."""
         ...
 
     async def refused(self, status: int, www_authenticate: str, sent: Mapping[str, str]) -> bool:

@@ -115,11 +115,8 @@ class Position:
 
 
 async def follow(source: Channel, connection: Connection, take: Take, bound: int, *, resumable: bool) -> dict[str, Any]:
-    """Return the outcome of one request's stream, over as many connections as it needs. Releases `connection`.
-
-    Raises:
-        LinkLost: the stream broke off, and can't be resumed.
-    """
+    """Return the outcome of one request's stream, over as many connections as it needs. Releases `connection`. Raises
+    `LinkLost`: the stream broke off, and can't be resumed."""
     position = Position(bound)
     current: Connection | None = connection
     while True:

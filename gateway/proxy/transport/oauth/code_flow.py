@@ -157,11 +157,8 @@ class CodeFlow:
     verifier: str = field(default_factory=lambda: _library("").create_code_verifier(_VERIFIER), repr=False)
 
     def address(self) -> str:
-        """Where the person signs in.
-
-        Raises:
-            NoAnswer: the authorization server offers no sign-in, or does not check code challenges.
-        """
+        """Where the person signs in. Raises `NoAnswer`: the authorization server offers no sign-in, or does not check
+        code challenges."""
         endpoint = self.server.authorization_endpoint
         if endpoint is None:
             raise NoAnswer(f"its authorization server {self.server.issuer!r} names no authorization endpoint")

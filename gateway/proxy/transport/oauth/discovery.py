@@ -72,10 +72,7 @@ def resource_urls(url: str) -> list[str]:
 
 def issuer_urls(issuer: str) -> list[str]:
     """Where an authorization server's metadata may be, in that order (RFC 8414, 3.1; OpenID Connect Discovery, 4; MCP).
-
-    Raises:
-        NoAnswer: the issuer is not the URL of a server.
-    """
+    Raises `NoAnswer`: the issuer is not the URL of a server."""
     address = read_named_url(issuer)
     path = address.path.partition("?")[0].rstrip("/")
     places = [f"{_SERVER}{path}", f"{_OPENID}{path}", *([f"{path}{_OPENID}"] if path else [])]
@@ -83,11 +80,8 @@ def issuer_urls(issuer: str) -> list[str]:
 
 
 def read_resource(document: Mapping[str, Any], url: str) -> Resource:
-    """Read which authorization servers the MCP server at `url` has.
-
-    Raises:
-        NoAnswer: the document is about something else (RFC 9728, 3.3).
-    """
+    """Read which authorization servers the MCP server at `url` has. Raises `NoAnswer`: the document is about something
+    else (RFC 9728, 3.3)."""
     named: object = document.get("resource")
     if not isinstance(named, str) or not _covers(named, url):
         raise NoAnswer(f"its metadata describes {_shown(named)}, not its own URL")
@@ -96,11 +90,8 @@ def read_resource(document: Mapping[str, Any], url: str) -> Resource:
 
 
 def read_server(document: Mapping[str, Any], issuer: str) -> AuthorizationServer:
-    """Read what the authorization server `issuer` says about itself.
-
-    Raises:
-        NoAnswer: the document is another server's (RFC 8414, 3.3), or names no usable token endpoint.
-    """
+    """Read what the authorization server `issuer` says about itself. Raises `NoAnswer`: the document is another
+    server's (RFC 8414, 3.3), or names no usable token endpoint."""
     named: object = document.get("issuer")
     if not isinstance(named, str) or not is_same_issuer(named, issuer):
         raise NoAnswer(
@@ -141,10 +132,7 @@ def has_same_origin(one: str, other: str) -> bool:
 
 def check_confidential(address: Address, listed: frozenset[Origin]) -> None:
     """Refuse to send a secret, or to ask where to send it, unencrypted, unless the configuration names the origin.
-
-    Raises:
-        NoAnswer: the origin is neither https nor listed.
-    """
+    Raises `NoAnswer`: the origin is neither https nor listed."""
     if not address.origin.secure and address.origin not in listed:
         raise NoAnswer(f"{str(address.origin)!r} would receive our secret unencrypted: expected https")
 

@@ -94,11 +94,8 @@ class Pool:
         return None if held is None else held.member
 
     async def own(self, session: ClientSession, terms: Terms) -> SessionMember:
-        """Return the client's own session; open it if necessary.
-
-        Raises:
-            UpstreamUnavailable: it can't be opened, or too many are open.
-        """
+        """Return the client's own session; open it if necessary. Raises `UpstreamUnavailable`: it can't be opened, or
+        too many are open."""
         held = self._own.get(session)
         if held is None or (held.opened.done() and not held.alive):
             held = self._own[session] = self._open(terms, session.principal, session)
