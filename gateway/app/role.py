@@ -109,8 +109,6 @@ class ProcessRole(Protocol):
 
 
 class _Alone:
-    """The only process of its gateway."""
-
     @contextmanager
     def listening(self, serve: ServeConfig) -> Generator[Listeners]:
         passed = take_passed_sockets(os.environ, os.getpid())

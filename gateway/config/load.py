@@ -113,8 +113,6 @@ _SHOWN: Final = 100
 
 
 class _Files(NamedTuple):
-    """The files of a configuration."""
-
     json: Path | None
     toml: Path | None
 

@@ -74,8 +74,6 @@ def decoder_for(encoding: str) -> BodyDecoder | None:
 
 
 class _SdkDecoder:
-    """Decodes br and zstd."""
-
     def __init__(self, coding: Literal["br", "zstd"]) -> None:
         # Imported here because no server should need it.
         from leaf_sdk.errors import CodingUnavailable
@@ -91,7 +89,6 @@ class _SdkDecoder:
         self._ready = b""
 
     def feed(self, data: bytes) -> None:
-        """See `BodyDecoder`."""
         from leaf_sdk.errors import BodyInvalid, BodyTooLarge
 
         try:
@@ -102,7 +99,6 @@ class _SdkDecoder:
             raise NoAnswer("its answer is compressed, but damaged") from None
 
     def take(self) -> bytes:
-        """See `BodyDecoder`."""
         data, self._ready = self._ready, b""
         return data
 

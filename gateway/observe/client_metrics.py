@@ -33,7 +33,6 @@ class AccessMetrics:
     """What is counted about callers."""
 
     def __init__(self, counter: Callable[..., Counter]) -> None:
-        """Create every series, so that each is there from the start."""
         self._failures = counter("codec_auth_failures", "Requests whose credentials were refused, by reason.", "reason")
         self._limited = counter(
             "codec_requests_limited", "Requests refused because a caller exceeded a limit, by limit.", "limit"
@@ -95,7 +94,6 @@ class ConnectionMetrics:
     """What is counted about the connections of clients."""
 
     def __init__(self, counter: Callable[..., Counter], gauge: Callable[..., Gauge]) -> None:
-        """Create every series, so that each is there from the start."""
         self._open = gauge("codec_connections", "Open connections of clients.")
         self._ended = counter(
             "codec_connections_ended", "Connections of clients that the gateway refused or ended, by reason.", "reason"
@@ -157,7 +155,6 @@ class WorkerMetrics:
     """What a parent counts."""
 
     def __init__(self) -> None:
-        """Create every series, so that each is there from the start."""
         self._registry = CollectorRegistry()
         self._described: list[Described] = []
         self.running = self._gauge("codec_workers", "Workers that are taking requests.")

@@ -56,7 +56,6 @@ class Catalog:
     """What all servers offer, merged again whenever a list changes."""
 
     def __init__(self, naming: Naming) -> None:
-        """Start empty."""
         self.naming = naming
         self._log = get_logger("gateway.proxy")
         self._warned: set[Clash | str] = set()

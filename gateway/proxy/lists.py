@@ -129,7 +129,6 @@ class Lists:
     """Makes merged lists."""
 
     def __init__(self, catalog: Catalog) -> None:
-        """Start with no kept lists."""
         self._catalog = catalog
         self._log = get_logger("gateway.proxy")
         self._kept: dict[_Key, _Merged] = {}

@@ -30,7 +30,6 @@ class Aliases:
     """The aliases of one gateway's tools."""
 
     def __init__(self) -> None:
-        """Start without names."""
         self._names: Collection[str] = ()
         self._known: dict[str, str] = {}
         self._learned: dict[str, str] = {}

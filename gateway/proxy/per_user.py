@@ -160,12 +160,10 @@ class _User:
     _used: float = 0.0
 
     def note_use(self) -> None:
-        """Note that somebody needs it now."""
         self._used = monotonic()
 
     @property
     def seconds_unused(self) -> float:
-        """How long nobody has needed it."""
         return monotonic() - self._used
 
     @property

@@ -124,7 +124,6 @@ def resource_text(block: object) -> str | None:
 
 
 def _line(block: object) -> str:
-    """What a model reads in place of a block that is not text."""
     if not isinstance(block, dict):
         return stand_in({})
     fields = cast("dict[str, Any]", block)
@@ -300,7 +299,6 @@ class ResultTokens:
         return _shim(self._made(part.text, token_map))
 
     def _made(self, text: str, token_map: TokenMap) -> list[int]:
-        """Encode the text, and count that."""
         began = perf_counter()
         ids = _encode(token_map, text)
         self._metrics.shim_tokenized(token_map.map_id, ids=len(ids), seconds=perf_counter() - began)

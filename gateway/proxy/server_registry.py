@@ -139,14 +139,12 @@ class _OfOwner:
     def upstream_changed(
         self, server: str, kind: "ListKind | None", session: ClientSession | None, owner: str | None = None
     ) -> None:
-        """See `ChangeListener`."""
         self._listener.upstream_changed(server, kind, session, owner or self._owner)
 
     def resource_updated(self, server: str, uri: str) -> None:
         """Nobody watches resources there (`ChangeFeed.watch`)."""
 
     def own_resource_updated(self, server: str, params: Mapping[str, Any], session: ClientSession) -> None:
-        """See `ChangeListener`."""
         self._listener.own_resource_updated(server, params, session)
 
 

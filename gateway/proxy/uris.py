@@ -48,7 +48,6 @@ class UriClaims:
     """The claims of all servers."""
 
     def __init__(self) -> None:
-        """Start with no claims; every claim counts as made at the start until `settle`."""
         self.version = 0
         """Changes with every `replace`."""
         self._now = 0

@@ -153,8 +153,6 @@ class Listener:
 
 
 class _Exchange:
-    """One request, as the app reads and answers it."""
-
     def __init__(self, link: Link, go_on: Callable[[tuple[bytes, bytes]], None]) -> None:
         """`go_on`: takes over the connection with the next request, if that arrives while the app still runs."""
         self._link = link

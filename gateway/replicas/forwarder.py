@@ -173,8 +173,6 @@ class Forwarder:
 
 
 class _Errand:
-    """One request that another replica answers."""
-
     def __init__(self, owner: Replica, link: Link, receive: Receive, deadlines: Deadlines) -> None:
         self._owner = owner
         self._link = link

@@ -291,7 +291,6 @@ class _Turns:
         self.opened = 0
 
     def note(self) -> None:
-        """Count an opened connection."""
         self.opened += 1
 
 
@@ -312,7 +311,6 @@ def _note(owner: Replica, what: str, error: Exception) -> None:
 
 
 def _is_short(error: Exception) -> bool:
-    """Whether this machine lacks a resource."""
     if not isinstance(error, OSError):
         return False
     return error.errno in (_NO_NAMES if isinstance(error, socket.gaierror) else _SHORT)

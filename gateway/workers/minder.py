@@ -35,7 +35,6 @@ class LoopbackPorts:
     """A port for each worker, held for as long as the context lasts."""
 
     def __init__(self, count: int) -> None:
-        """Bind `count` ports."""
         self._held = [_bound(0) for _ in range(count)]
 
     def __enter__(self) -> Self:

@@ -120,7 +120,6 @@ def _by_name(lists: Sequence[Sequence[WorkerReport]]) -> list[WorkerReport]:
 
 
 def _one(several: Sequence[WorkerReport]) -> WorkerReport:
-    """One server or engine, as several workers see it."""
     worst = min(several, key=_standing)
     sums = {key: sum(each[key] for each in several) for key in _ADDED if key in worst}
     return {**worst, **sums}
@@ -211,7 +210,6 @@ class _Collected(Collector):
         self._page = page
 
     def collect(self) -> Iterable[Metric]:
-        """Yield every family."""
         for family in self._page.values():
             metric = Metric(family.name, family.help, family.kind)
             for (name, labels), value in family.samples.items():
@@ -338,7 +336,6 @@ async def _of_one_process(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _page(there: Path, path: str) -> bytes | None:
-    """One page of one worker."""
     loop = asyncio.get_running_loop()
 
     def soon(write: Callable[[bytes], None], request: bytes) -> None:
@@ -359,7 +356,6 @@ async def _page(there: Path, path: str) -> bytes | None:
 
 
 def _line(minder: Minder, report: dict[str, Any] | None) -> dict[str, Any]:
-    """The line of one worker in `/status`."""
     return {
         "number": minder.number,
         "pid": minder.pid,

@@ -130,8 +130,6 @@ class SessionGone(UpstreamUnavailable):
 
 @dataclass(slots=True)
 class _Attempt:
-    """One request in progress."""
-
     method: str
     params: Mapping[str, Any]
     caller: Caller
@@ -151,7 +149,6 @@ class _Attempt:
 
     @property
     def what(self) -> str:
-        """The request in words."""
         name: object = self.params.get("name") or self.params.get("uri")
         if self.method == "tools/call":
             return f"the call of tool {name!r}"

@@ -194,7 +194,6 @@ class StatusReport:
 
 
 def _member(status: MemberStatus, config: GatewayConfig, secrets: frozenset[str]) -> dict[str, Any]:
-    """One engine of several."""
     facts = None if status.ready is None else status.ready.facts
     return {
         "name": status.name,
@@ -211,7 +210,6 @@ def _member(status: MemberStatus, config: GatewayConfig, secrets: frozenset[str]
 
 
 def _malformed(field: MalformedField) -> dict[str, str | bool]:
-    """A field of an item that was mended, or for which the item is left out."""
     return {
         "list": field.kind,
         "item": escape_text(field.item, _NAME),

@@ -243,8 +243,6 @@ _REASONS: Final[tuple[tuple[type[jwt.PyJWTError], str, str], ...]] = (
 
 
 class _Good(NamedTuple):
-    """A token that was checked."""
-
     identity: Identity
     until: float
     kid: str | None

@@ -258,5 +258,4 @@ def _linked(shown: str, target: str | None) -> str:
 
 
 def _accepts(scope: Scope, kind: str) -> bool:
-    """Whether `Accept` names this type."""
     return any(name == b"accept" and kind.encode() in value for name, value in scope["headers"])

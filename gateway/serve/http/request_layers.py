@@ -139,14 +139,11 @@ _ENDING: Final = "codec.ending"
 
 
 class _Ending:
-    """How a request ends."""
-
     def __init__(self) -> None:
         self._status = 0
         self._error: BaseException | None = None
 
     def began(self, status: int) -> None:
-        """The answer begins with this status."""
         self._status = status
 
     def failed(self, error: BaseException) -> None:
@@ -154,7 +151,6 @@ class _Ending:
         self._error = error
 
     def show(self, span: "Traced") -> None:
-        """Write it to the request's span."""
         status, error = self._status, self._error
         if status:
             span.set({"http.response.status_code": status})

@@ -60,8 +60,6 @@ _WATCHED: Final = "resourceSubscriptions"
 
 @dataclass(eq=False, slots=True)
 class _Subscription:
-    """One open stream."""
-
     request_id: RequestId
     call: ClientCall
     kinds: frozenset[str]
@@ -72,12 +70,10 @@ class _Subscription:
     acknowledged: bool = False
 
     def honoured(self) -> dict[str, Any]:
-        """The part of the requested filter that is honoured."""
         lists = {name: True for name, kind in _LISTS.items() if kind in self.kinds}
         return lists | ({_WATCHED: list(self.uris)} if self.uris else {})
 
     def tagged(self) -> dict[str, Any]:
-        """The `_meta` of every frame."""
         return {SUBSCRIPTION_KEY: self.request_id}
 
     def acknowledge(self) -> None:

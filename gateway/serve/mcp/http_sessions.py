@@ -306,7 +306,6 @@ class HttpSessions:
             session.dismiss(admitted)
 
     def _carry(self, session: HttpSession) -> CarriedStream:
-        """A new stream of a session, for the response to a POST."""
         carried = CarriedStream(session, session.open_stream())
         self._close_later(session, carried)
         return carried

@@ -117,7 +117,6 @@ class ClientIds:
 
 
 def _ids_in(result: Mapping[str, Any]) -> list[list[int]]:
-    """The ids of each block that has any."""
     found: list[list[int]] = []
     blocks = (cast("dict[str, Any]", block) for block in content_of(result) if isinstance(block, dict))
     for block in blocks:

@@ -280,7 +280,6 @@ def _hits(text: str, words: str) -> Iterator[str]:
 
 
 def _places(text: str, words: str) -> Iterator[int]:
-    """Where these words begin, in either case."""
     sought, at = _without_case(words), 0
     while at < len(text):
         window = _without_case(text[at : at + _STEP + len(words) - 1])

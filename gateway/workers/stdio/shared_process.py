@@ -206,7 +206,6 @@ class SharedProcess:
             self._end(_HANGS)
 
     def _said(self, data: bytes) -> None:
-        """Take what the process wrote."""
         out: list[To] = []
         for line in self._splitter.feed(data):
             out += self._switch.from_server(line)
@@ -261,12 +260,10 @@ class _Child(Child):
         self._on_room = on_room
 
     def pause_writing(self) -> None:
-        """The process has stopped reading."""
         super().pause_writing()
         self._on_room(False)
 
     def resume_writing(self) -> None:
-        """The process reads again."""
         super().resume_writing()
         self._on_room(True)
 

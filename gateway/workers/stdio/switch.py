@@ -401,6 +401,5 @@ def _cancellation(number: int) -> bytes:
 
 
 def _params(line: bytes) -> dict[str, Any]:
-    """The params of a request that a worker wrote."""
     params: object = from_json(line).get("params")
     return cast("dict[str, Any]", params) if isinstance(params, dict) else {}

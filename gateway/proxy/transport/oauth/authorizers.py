@@ -264,7 +264,6 @@ class SignedIn:
             await anyio.sleep(_PAUSE)
 
     def _is_usable(self, grant: Grant) -> bool:
-        """Whether its token may still be sent."""
         is_valid = grant.expires is None or self._clock() < grant.expires
         return is_valid and grant.access not in (None, self._refused_token)
 

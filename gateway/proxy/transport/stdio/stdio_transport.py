@@ -285,8 +285,6 @@ class StdioTransport:
 
 
 class _Reader:
-    """Splits the output of one process into lines."""
-
     def __init__(self, transport: StdioTransport, line_bound: int) -> None:
         self._transport = transport
         self._splitter = LineSplitter(line_bound)

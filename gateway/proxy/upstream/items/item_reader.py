@@ -192,7 +192,6 @@ def _icon(value: object, at: str, flaws: list[Flaw]) -> object:
 
 
 def _arguments(value: object, at: str, flaws: list[Flaw]) -> object:
-    """The arguments of a prompt."""
     if value is None or value == {}:
         return dropped(value, at, "a list of arguments", flaws)
     arguments = list_in(value)
@@ -267,7 +266,6 @@ class ItemReader:
     """Reads the lists of one server, and keeps what is wrong with them."""
 
     def __init__(self, server: str) -> None:
-        """Start before anything is listed."""
         self._found = _NONE
         self._warnings = ListWarnings[MalformedField](
             server, "a listed field is malformed", "more listed fields are malformed"
@@ -372,7 +370,6 @@ class ToolHeaders:
     """Checks the header annotations of one server's tools."""
 
     def __init__(self, config: UpstreamConfig) -> None:
-        """Start before anything is listed."""
         self.invalid = _NO_FAULTS
         """The tools that are not offered, by the server's own names, and why."""
         self._applies = config.transport == "http"

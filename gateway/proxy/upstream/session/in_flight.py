@@ -197,7 +197,6 @@ class Requests:
     """All requests of clients that a server works on in one conversation."""
 
     def __init__(self) -> None:
-        """Start with no requests."""
         self.running: set[Running] = set()
         self.given_up: set[Running] = set()
         self._lost_count = False

@@ -35,7 +35,6 @@ class TaskOwners:
     """The tasks made in one conversation, or with one server if it keeps them across conversations."""
 
     def __init__(self) -> None:
-        """Start with no tasks."""
         self._owner: dict[str, str] = {}
         self._ids: dict[str, dict[str, None]] = {}
         """The tasks of each principal, the oldest first."""

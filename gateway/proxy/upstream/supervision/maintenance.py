@@ -43,7 +43,6 @@ class Follower:
     """What is watched on one server, and the task that subscribes to it."""
 
     def __init__(self, server: str) -> None:
-        """Start with nothing to watch."""
         self._wanted: Counter[str] = Counter()
         self._changed = anyio.Event()
         self._subscribed: set[str] | None = None

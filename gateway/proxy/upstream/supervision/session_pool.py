@@ -55,13 +55,11 @@ class _Held:
 
     @property
     def member(self) -> SessionMember | None:
-        """The session, once it is open."""
         done = self.opened.done() and not self.opened.cancelled() and self.opened.exception() is None
         return self.opened.result() if done else None
 
     @property
     def alive(self) -> bool:
-        """Whether a request could be sent."""
         return not self.leaving and (member := self.member) is not None and member.alive
 
     def leave(self) -> None:
