@@ -140,11 +140,8 @@ _OWN: Final = "CODEC_"
 
 
 def inherited(inherit: bool | tuple[str, ...], outer: Mapping[str, str]) -> dict[str, str]:
-    """The variables of `outer` that a server inherits.
-
-    Args:
-        inherit: names and patterns (`*`, `?`) of more variables than usual; true: all; false: not even the network's.
-    """
+    """The variables of `outer` that a server inherits. `inherit`: names and patterns (`*`, `?`) of more variables than
+    usual; true: all; false: not even the network's."""
     usual = PROGRAM if inherit is False else (*PROGRAM, *NETWORK)
     patterns = ("*",) if inherit is True else inherit or ()
     return {

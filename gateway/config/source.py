@@ -21,15 +21,8 @@ _NOT_A_LINE_END = re.compile(r"[^\n]")
 
 
 def parse_jsonc(text: str, origin: str) -> Any:
-    """Read the value that the text holds.
-
-    Args:
-        text: the whole file.
-        origin: how messages name it.
-
-    Raises:
-        ConfigError: it is not JSON (with line and column), or a key appears twice in one object.
-    """
+    """Read the value that the text holds. `text`: the whole file. `origin`: how messages name it. Raises `ConfigError`:
+    it is not JSON (with line and column), or a key appears twice in one object."""
     without_comments = _TOKEN.sub(_blank_unless_string, text)
     blanked = _TRAILING_COMMA.sub(lambda match: " " if match.group() == "," else match.group(), without_comments)
 

@@ -244,12 +244,8 @@ def check_param_headers(
     headers: Mapping[str, str],
     repeated: Collection[str] = (),
 ) -> dict[str, Any] | None:
-    """The error for the first header that contradicts its argument; None: all agree.
-
-    Args:
-        headers: by lower-case names.
-        repeated: lower-case names of headers that came more than once.
-    """
+    """The error for the first header that contradicts its argument; None: all agree. `headers`: by lower-case names.
+    `repeated`: lower-case names of headers that came more than once."""
     for annotation in annotations:
         key = annotation.header.lower()
         if (fault := _fault(annotation, arguments, headers.get(key), repeated=key in repeated)) is not None:

@@ -150,11 +150,8 @@ _TOO_EARLY: Final = "a JSON-RPC batch before a version of MCP was agreed: send o
 
 
 def read_batch(data: bytes, version: str) -> list[RpcMessage | BrokenAnswer | Malformed]:
-    """The messages of a batch; empty if the data is not a batch.
-
-    Args:
-        version: the agreed version of the protocol; empty: none was agreed yet.
-    """
+    """The messages of a batch; empty if the data is not a batch. `version`: the agreed version of the protocol; empty:
+    none was agreed yet."""
     messages = [mend_value(part) for part in _parts(data)]
     if version in VERSIONS:
         return messages

@@ -95,12 +95,8 @@ def _json(value: object) -> str:
 
 
 def why_asked(level: AskLevel, definition: Mapping[str, Any] | None) -> str | None:
-    """Why calls of a tool need an approval; None: they need none.
-
-    Args:
-        level: from `level_of`.
-        definition: as clients see it; None: it is not known.
-    """
+    """Why calls of a tool need an approval; None: they need none. `level`: from `level_of`. `definition`: as clients
+    see it; None: it is not known."""
     if level == "always":
         return "the operator wants every call of it approved"
     annotations = _annotations(definition)

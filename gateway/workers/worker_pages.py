@@ -47,12 +47,8 @@ _ADDED: Final = ("sessions", "in_flight", "queued", "restarts", "answers")
 
 
 def merge_readiness(reports: Reports, count: int, *, draining: bool) -> WorkerReport:
-    """`/healthz/ready` of all workers: the gateway is ready as soon as one of them is.
-
-    Args:
-        reports: from the workers that answered.
-        count: how many workers there should be.
-    """
+    """`/healthz/ready` of all workers: the gateway is ready as soon as one of them is. `reports`: from the workers that
+    answered. `count`: how many workers there should be."""
     ready = not draining and any(report["ready"] for report in reports.values())
     reasons = [f"worker {number}: {reason}" for number, report in reports.items() for reason in report["reasons"]]
     reasons += [f"worker {number} does not answer" for number in range(count) if number not in reports]
@@ -190,12 +186,8 @@ class Sums:
             self._ended = _added([self._ended, _counted(page)])
 
     def render(self, answered: Iterable[int], own: str) -> bytes:
-        """Return one page for all workers.
-
-        Args:
-            answered: workers that have just answered. For the others, only counters are included, as they last were.
-            own: another page to include.
-        """
+        """Return one page for all workers. `answered`: workers that have just answered. For the others, only counters
+        are included, as they last were. `own`: another page to include."""
         now = set(answered)
         pages = [page if worker in now else _counted(page) for worker, page in self._last.items()]
         registry = CollectorRegistry()

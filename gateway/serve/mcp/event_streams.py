@@ -162,11 +162,8 @@ class EventStream:
             self._history.tell_others(self.number, self._last, self._outbox.frames())
 
     def attach(self, after: int | None = None) -> "NumberedReader":
-        """A reader for a new response. Closes the reader before it.
-
-        Args:
-            after: the number of the last event that the client has; None: start with the waiting events.
-        """
+        """A reader for a new response. Closes the reader before it. `after`: the number of the last event that the
+        client has; None: start with the waiting events."""
         if self._reader is not None:
             self._reader.close()
         self._reader = NumberedReader(self, [] if after is None else self._history.after(self.number, after))

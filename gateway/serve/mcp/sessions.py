@@ -188,12 +188,8 @@ def session_call(
     token_map: TokenMap | None = None,
     principal: Principal | None = None,
 ) -> ClientCall:
-    """The call of a request in a session of the handshake era.
-
-    Args:
-        token_map: overrides the session's map.
-        principal: the session's, with the headers of this request; None: as the session has it.
-    """
+    """The call of a request in a session of the handshake era. `token_map`: overrides the session's map. `principal`:
+    the session's, with the headers of this request; None: as the session has it."""
     is_modern = False
     # Arguments by position, here and below: by name the call takes twice the time.
     return ClientCall(

@@ -375,11 +375,8 @@ _LATE: Final = 30.0
 async def open_session(
     asking: Coroutine[Any, Any, dict[str, Any]], channel: Channel, keep: Callable[[asyncio.Future[Any]], None]
 ) -> dict[str, Any]:
-    """Return the result of `asking`, which begins a session on the channel. Raises what it raises.
-
-    Args:
-        keep: takes tasks that go on in the background, at most as long as the transport lives.
-    """
+    """Return the result of `asking`, which begins a session on the channel. Raises what it raises. `keep`: takes tasks
+    that go on in the background, at most as long as the transport lives."""
     asked = asyncio.ensure_future(asking)
     try:
         return await asyncio.shield(asked)

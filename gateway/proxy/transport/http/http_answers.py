@@ -143,11 +143,8 @@ def read_messages(data: bytes, version: str) -> list[RpcMessage | BrokenAnswer |
 
 
 def why_given_up(event: LongEvent, bound: int, *, waiting: bool) -> Unfit | None:
-    """Why a stream is given up at an event over the bound; None: only that event is skipped.
-
-    Args:
-        waiting: whether the stream belongs to a request; an event that is not a call may then be its answer.
-    """
+    """Why a stream is given up at an event over the bound; None: only that event is skipped. `waiting`: whether the
+    stream belongs to a request; an event that is not a call may then be its answer."""
     if waiting and not event.data.is_call:
         return Unfit(too_long(bound))
     if not event.ended and event.data.length > _SKIPPED * bound:

@@ -99,11 +99,8 @@ class Position:
             self._failures += 1
 
     def seconds(self, roll: float) -> float:
-        """Seconds before the next connection: what the server asked for, or more with every failure in a row.
-
-        Args:
-            roll: between 0 and 1; it spreads the connections of many gateways.
-        """
+        """Seconds before the next connection: what the server asked for, or more with every failure in a row. `roll`:
+        between 0 and 1; it spreads the connections of many gateways."""
         asked = PAUSE if self._retry is None else min(max(self._retry / 1000, _SHORTEST), _LONGEST_ASKED)
         backoff = min(_LONGEST, PAUSE * 2 ** min(self._failures - 1, 10)) if self._failures else 0.0
         return max(asked, backoff * (1 + roll) / 2)
@@ -153,11 +150,8 @@ async def _resume(source: Channel, position: Position) -> Connection | None:
 
 
 async def listen(source: Channel, take: Take, bound: int, failing: Callable[[Exception], None]) -> None:
-    """Read the stream of what belongs to no request until the source is closed, in spite of failures.
-
-    Args:
-        failing: called with the first of several failures in a row.
-    """
+    """Read the stream of what belongs to no request until the source is closed, in spite of failures. `failing`: called
+    with the first of several failures in a row."""
     position, was_open = Position(bound), False
     while not source.closed.is_set():
         try:

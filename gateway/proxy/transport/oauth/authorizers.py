@@ -50,12 +50,8 @@ class SignedIn:
         log: FilteringBoundLogger,
         clock: Callable[[], float] = lambda: datetime.now(UTC).timestamp(),
     ) -> None:
-        """Reads nothing before the first request.
-
-        Args:
-            owner: whose sign-in it is; `OPERATOR`: that of everybody.
-            clock: returns seconds since 1970.
-        """
+        """Reads nothing before the first request. `owner`: whose sign-in it is; `OPERATOR`: that of everybody. `clock`:
+        returns seconds since 1970."""
         self._config = config
         self._key = GrantKey(owner, config.name, config.url or "")
         self._fetcher = fetcher

@@ -72,14 +72,8 @@ class Registration:
 def choose_client(
     config: SignInConfig, server: AuthorizationServer, redirect_uri: str, known: Client | None
 ) -> Client | Registration:
-    """The client to use, or the registration that makes one.
-
-    Args:
-        known: the client that the gateway registered at this very issuer before.
-
-    Raises:
-        NoAnswer: there is none, and the authorization server registers none.
-    """
+    """The client to use, or the registration that makes one. `known`: the client that the gateway registered at this
+    very issuer before. Raises `NoAnswer`: there is none, and the authorization server registers none."""
     if config.client_id is not None:
         return Client(config.client_id, config.client_secret, "none" if config.client_secret is None else server.method)
     if config.client_metadata_url is not None and server.reads_documents:
@@ -233,11 +227,8 @@ def refresh_form(refresh_token: str, resource: str, scope: str | None = None) ->
 def wanted_scope(
     configured: str | None, challenge: Mapping[str, str], supported: str | None, server: AuthorizationServer
 ) -> str | None:
-    """The scopes to ask for; None: none are named (MCP, "Scope Selection Strategy").
-
-    Args:
-        supported: those that the MCP server supports.
-    """
+    """The scopes to ask for; None: none are named (MCP, "Scope Selection Strategy"). `supported`: those that the MCP
+    server supports."""
     scope = configured or readable_scope(challenge.get("scope", "")) or supported
     if scope is not None and configured is None and _OFFLINE in server.scopes and _OFFLINE not in scope.split():
         return f"{scope} {_OFFLINE}"

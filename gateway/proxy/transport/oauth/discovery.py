@@ -248,11 +248,8 @@ def origin_of(url: str) -> Origin:
 
 
 async def find_resource(fetcher: DocumentFetcher, url: str, challenge: Mapping[str, str]) -> Resource | None:
-    """What the MCP server at `url` says about itself; None: nothing. Raises `NoAnswer`, `LinkLost`.
-
-    Args:
-        challenge: the parameters of the challenge with which it refused a request.
-    """
+    """What the MCP server at `url` says about itself; None: nothing. Raises `NoAnswer`, `LinkLost`. `challenge`: the
+    parameters of the challenge with which it refused a request."""
     named = challenge.get("resource_metadata")
     # Some servers name a path, and some gateways in front of servers an address that is not there.
     places = [urljoin(url, named), *resource_urls(url)] if named else resource_urls(url)

@@ -79,13 +79,7 @@ class PendingSignIns:
 
     async def take(self, state: str, cookies: Mapping[str, str]) -> Begun | None:
         """The sign-in, which nobody can take again; None: there is none with this state that this browser began.
-
-        Args:
-            cookies: those of the browser.
-
-        Raises:
-            NoAnswer: the shared store does not answer; nothing has changed.
-        """
+        `cookies`: those of the browser. Raises `NoAnswer`: the shared store does not answer; nothing has changed."""
         found = self._take_file(state, cookies)
         if found is None:
             return await self._take_shared(state, cookies)
