@@ -14,7 +14,7 @@ from codec_console.visit import Page, Visit
 from gateway.config.model import GatewayConfig
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError
-from gateway.proxy.upstream.items.tool_pins import PinChange, PinFile
+from gateway.proxy.upstream.items.tool_pins import PinChange, PinFile, changed_tools
 from gateway.serve.admin.definition_difference import Line, difference
 from gateway.serve.admin.extra_pages import GatewayParts
 
@@ -48,18 +48,16 @@ class Pins:
         )
 
 
-def changed_tools(config: GatewayConfig) -> tuple[list[PinChange], str]:
-    """The tools of servers with pins that differ from their pin; or none, and the reason why the pins can't be read."""
-    pinned = {each.name for each in config.upstreams if each.pin != "off"}
+def changes_or_problem(config: GatewayConfig) -> tuple[list[PinChange], str]:
+    """The tools that differ from their pins; or none, and the reason why the pins can't be read."""
     try:
-        changes = PinFile().changes() if pinned else []
+        return changed_tools(config), ""
     except ConfigError as error:
         return [], error.message
-    return [each for each in changes if each.server in pinned], ""
 
 
 def _read(config: GatewayConfig) -> tuple[list[ChangedTool], int, str]:
-    changes, problem = changed_tools(config)
+    changes, problem = changes_or_problem(config)
     kept = PinFile().definitions.read() if changes else {}
     secrets = secrets_of(config)
     tools: list[ChangedTool] = []

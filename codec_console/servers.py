@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from codec_console.histogram import picture_of
 from codec_console.missing import PageNotFound
-from codec_console.pins import changed_tools
+from codec_console.pins import changes_or_problem
 from codec_console.visit import Page, Visit, unless_shown
 from gateway.observe.notices import ShippedKind
 from gateway.proxy.naming import ToolEntry
@@ -55,7 +55,7 @@ class Servers:
         offered: dict[str, int] = {}
         for entry in proxy.tools():
             offered[entry.server] = offered.get(entry.server, 0) + 1
-        changes, problem = await anyio.to_thread.run_sync(changed_tools, self._sources.config)
+        changes, problem = await anyio.to_thread.run_sync(changes_or_problem, self._sources.config)
         told: dict[str, Any] = {
             "servers": self._sources.status.servers(),
             "offered": offered,

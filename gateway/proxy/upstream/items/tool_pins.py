@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, cast
 
-from gateway.config.model import UpstreamConfig
+from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.state import replace_file, state_folder
 from gateway.errors import ConfigError
 from gateway.escape import escape_text
@@ -179,6 +179,12 @@ class PinFile:
 
     def _unwritten(self, error: OSError) -> ConfigError:
         return ConfigError(f"{self.path}: the pins can't be written ({error.strerror}): check its folder")
+
+
+def changed_tools(config: GatewayConfig) -> list[PinChange]:
+    """Return the tools that differ from their pins, of servers whose tools are pinned. Raises `ConfigError`."""
+    pinned = {each.name for each in config.upstreams if each.pin != "off"}
+    return [each for each in PinFile().changes() if each.server in pinned] if pinned else []
 
 
 class Pins:
