@@ -24,24 +24,16 @@ class OAuthConfig:
     """The authorization server whose access tokens are accepted (OAuth 2.1, RFC 9068)."""
 
     issuer: str
-    """Its identifier, as in the tokens' `iss`."""
     resource: str
-    """The gateway's own address as clients write it (RFC 8707): `https://gateway.example/mcp`."""
     audience: str
     """What the tokens' `aud` must contain: the resource, unless the server has another name for the gateway."""
     jwks_url: str | None = None
-    """The URL of its public keys; None: the one in its metadata (RFC 8414, OpenID Connect Discovery)."""
     algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "EdDSA")
     scope_prefix: str = SCOPE_PREFIX
-    """Prefix of the scopes `PREFIX:server:NAME` and `PREFIX:tool:NAME`."""
     scopes: tuple[str, ...] = ()
-    """Scopes that clients are told to ask for."""
     leeway: float = 30.0
-    """Seconds by which its clock and ours may differ."""
     rate: int = 0
-    """Requests a minute that one subject may make; 0: any number."""
     concurrency: int = 0
-    """Requests of one subject that may run at a time; 0: any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +41,7 @@ class AuditConfig:
     """The audit log: one JSON line for each call."""
 
     path: Path | None = None
-    """Where the lines go; None: nothing is written."""
     arguments: bool = False
-    """Whether the arguments of calls are written too, with secrets masked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +49,7 @@ class TrajectoriesConfig:
     """Trajectories: one JSON line for each answer."""
 
     path: Path | None = None
-    """Where the lines go; None: nothing is written."""
     logprobs: bool = False
-    """Whether the engine is asked for the log-probability of each id that it samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +57,6 @@ class TelemetryConfig:
     """OpenTelemetry traces."""
 
     otlp_endpoint: str | None = None
-    """Collector that takes OTLP over HTTP; None: nothing is traced."""
     service_name: str = "codec-gateway"
 
 
@@ -217,21 +204,13 @@ class ConnectionsConfig:
     """Bounds on clients' connections, whoever the clients are."""
 
     total: int = 4096
-    """Connections that may be open at a time."""
     per_address: int = 512
-    """The same for one address (of IPv6: for one /64)."""
     head_bytes: int = 64 * 1024
-    """Largest head of a request: its line and its headers."""
     head_fields: int = 100
-    """Headers that a request may have."""
     head_timeout: float = 10.0
-    """Time for a head to be complete, from its first byte; for the first one, from when the connection was opened."""
     body_timeout: float = 60.0
-    """Longest silence in the middle of a body."""
     idle_timeout: float = 75.0
-    """Longest silence between two requests."""
     write_timeout: float = 60.0
-    """Longest time for which a client may read nothing of what is written to it."""
 
 
 def read_networks(written: Iterable[str], key: str) -> tuple[str, ...]:
@@ -256,9 +235,7 @@ class ConsoleConfig:
     """The pages under `/console` of the admin port."""
 
     texts: Literal["auto", "off", "on"] = "auto"
-    """Whether the text of conversations is shown; if not, only counts and sources are."""
     token: str | None = None
-    """Lets its holder sign in; None: the one in the state folder."""
 
 
 CONSOLE: Final = ConsoleConfig()
@@ -287,19 +264,13 @@ class ExchangeConfig:
     """Where a caller's token is exchanged, and for what."""
 
     client_id: str
-    """The gateway's client id at the authorization server."""
     client_secret: str | None = field(default=None, repr=False)
     token_url: str | None = None
-    """The token endpoint; None: the one in the metadata of `issuer`."""
     issuer: str | None = None
-    """The authorization server, and the only one that gets callers' tokens."""
     audience: str | None = None
-    """The upstream's name at the authorization server."""
     resource: str | None = None
-    """The upstream's URL in requests for tokens (RFC 8707); None: its `url`, "": none is sent."""
     scope: str | None = None
     subject_token_type: str | None = None
-    """What the authorization server calls a caller's token; None: an access token, by its standard name."""
 
 
 def build_exchange(values: Mapping[str, str], headers: Iterable[str], where: str) -> ExchangeConfig:

@@ -20,9 +20,7 @@ class ApprovalsConfig:
     """Which calls wait for an approval."""
 
     ask: AskLevel = "never"
-    """For every tool that `tools` does not name."""
     tools: Mapping[str, AskLevel] = field(default_factory=dict[str, AskLevel])
-    """By public names, or patterns of these."""
 
 
 APPROVALS: Final = ApprovalsConfig()
@@ -62,13 +60,10 @@ class ToolOverride:
     """What clients see of one tool in place of what its server says; None and empty: the server's."""
 
     name: str | None = None
-    """Its public name, without a prefix."""
     title: str | None = None
     description: str | None = None
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Those that are replaced; the others stay."""
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Values of arguments that a caller may leave out."""
 
 
 def _json(values: dict[str, Any]) -> dict[str, Any]:

@@ -59,12 +59,9 @@ class ReplicasConfig:
     """How this gateway and the other replicas reach each other. Each may get any client's request."""
 
     address: str | None = None
-    """Host or address of this machine at which the others reach this one; None: it is alone."""
     port: int = 8602
     key_file: Path | None = None
-    """File with the secret that all replicas have."""
     previous_key_file: Path | None = None
-    """File with another secret that is accepted too, while the secret is being replaced."""
 
     @property
     def named(self) -> str:
@@ -140,13 +137,9 @@ class SharedConfig:
     """A Redis or Valkey that all replicas ask."""
 
     url: str | None = None
-    """Its address, with user and password where it asks for them; None: nothing is shared."""
     prefix: str = "codec-gateway:"
-    """What every key begins with."""
     timeout: float = 0.1
-    """Seconds that a request waits for it, at most."""
     ttl: float = 24 * 3600.0
-    """Seconds for which a conversation is kept that nobody continues."""
 
     @property
     def secrets(self) -> frozenset[str]:

@@ -19,14 +19,10 @@ class WireConfig:
     """Streams of frames."""
 
     max_delay: float = 0.040
-    """Seconds that an id of an interactive stream may wait for others."""
     dictionary_msgpack: Path | None = None
-    """zstd dictionary for streams of msgpack frames; without one they are not sent as zstd."""
     dictionary_protobuf: Path | None = None
     minimum_version: str | None = None
-    """Clients that ask for frames and speak an older Codec are answered with 426; None: all are served."""
     maps_origin: str | None = None
-    """Where the operator publishes maps; None: streams name their map by its hash alone."""
 
 
 _WIRE = WireConfig()
