@@ -39,7 +39,6 @@ class _CountingConnection(Connection):
         self.received = 0
 
     def data_received(self, data: bytes) -> None:
-        """Count, and read on."""
         self.received += len(data)
         super().data_received(data)
 

@@ -21,7 +21,7 @@ from codec_console.render import PreparedText
 from codec_console.transcript import Transcript, transcript_of
 from codec_console.transcript_json import RANGE, ViewOptions, differences_json, ids_json, transcript_json
 from codec_console.turns import TurnTable
-from codec_console.visit import Page, Visit, unless_shown, whole_number
+from codec_console.visit import Page, PageGroup, Visit, unless_shown, whole_number
 from gateway.config.show import secrets_of
 from gateway.context.memory import Remembered
 from gateway.escape import escape_text, mask_text
@@ -51,12 +51,11 @@ class _Viewed:
         return found == (answer_id, texts, tools, secrets)
 
 
-class Conversations:
+class Conversations(PageGroup):
     """The pages of conversations."""
 
     def __init__(self, sources: GatewayParts, render: Callable[..., Response]) -> None:
-        self._sources = sources
-        self._render = render
+        super().__init__(sources, render)
         self._listings = Listings()
         self._viewed: _Viewed | None = None
         self._last_table: TurnTable | None = None

@@ -46,11 +46,8 @@ class Cut:
 
 
 def cut_text(token_map: TokenMap, text: str, other: TokenMap | None = None, *, specials: bool = False) -> Cut:
-    """Cut a text by a map. `other`: the map to compare the cuts with.
-
-    Raises:
-        CodecError: the map can't encode, or the text holds a lone surrogate.
-    """
+    """Cut a text by a map. `other`: the map to compare the cuts with. Raises `CodecError`: the map can't encode, or the
+    text holds a lone surrogate."""
     ids = token_map.encode(text, specials=specials)
     ends = ends_of(token_map, ids)
     elsewhere: Collection[int] | None = None

@@ -50,11 +50,7 @@ class HandCalls:
         self._caller = Nobody(modern=False, principal=OPERATOR.principal)
 
     async def make(self, entry: ToolEntry, arguments: Mapping[str, Any]) -> HandCall:
-        """Call a tool.
-
-        Raises:
-            RequestInvalid: too many calls are running already.
-        """
+        """Call a tool. Raises `RequestInvalid`: too many calls are running already."""
         if self._running >= _AT_ONCE:
             raise RequestInvalid(f"{_AT_ONCE} calls made by hand are already running: wait until one has finished")
         self._running += 1

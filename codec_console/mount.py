@@ -25,10 +25,7 @@ _STORED: Final = "console-token"
 
 def operator_token(config: GatewayConfig) -> str:
     """The secret with which an operator signs in: the configured one, else that in the state folder, made if missing.
-
-    Raises:
-        ConfigError: the file can't be read or made, or others can read it.
-    """
+    Raises `ConfigError`: the file can't be read or made, or others can read it."""
     return config.console.token or stored_token(_STORED, VARIABLE)
 
 

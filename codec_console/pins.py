@@ -4,19 +4,18 @@ Turns the pins and the definitions that were kept with them into line-by-line di
 here: the page names the command that accepts them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import anyio.to_thread
 from starlette.responses import Response
 
-from codec_console.visit import Page, Visit
+from codec_console.visit import Page, PageGroup, Visit
 from gateway.config.gateway_config import GatewayConfig
 from gateway.config.show import secrets_of
 from gateway.errors import ConfigError
-from gateway.proxy.upstream.items.tool_pins import PinChange, PinFile
+from gateway.proxy.upstream.items.tool_pins import PinChange, PinFile, changed_tools
 from gateway.serve.admin.definition_difference import Line, difference
-from gateway.serve.admin.extra_pages import GatewayParts
 
 _SHOWN: Final = 20
 """Maximum number of tools whose differences are shown."""
@@ -30,12 +29,8 @@ class ChangedTool(NamedTuple):
     """Empty where one of the definitions was not kept."""
 
 
-class Pins:
+class Pins(PageGroup):
     """The page of pins."""
-
-    def __init__(self, sources: GatewayParts, render: Callable[..., Response]) -> None:
-        self._sources = sources
-        self._render = render
 
     def pages(self) -> Sequence[Page]:
         """The page and its path."""
@@ -48,18 +43,16 @@ class Pins:
         )
 
 
-def changed_tools(config: GatewayConfig) -> tuple[list[PinChange], str]:
-    """The tools of servers with pins that differ from their pin; or none, and the reason why the pins can't be read."""
-    pinned = {each.name for each in config.upstreams if each.pin != "off"}
+def changes_or_problem(config: GatewayConfig) -> tuple[list[PinChange], str]:
+    """The tools that differ from their pins; or none, and the reason why the pins can't be read."""
     try:
-        changes = PinFile().changes() if pinned else []
+        return changed_tools(config), ""
     except ConfigError as error:
         return [], error.message
-    return [each for each in changes if each.server in pinned], ""
 
 
 def _read(config: GatewayConfig) -> tuple[list[ChangedTool], int, str]:
-    changes, problem = changed_tools(config)
+    changes, problem = changes_or_problem(config)
     kept = PinFile().definitions.read() if changes else {}
     secrets = secrets_of(config)
     tools: list[ChangedTool] = []

@@ -45,7 +45,6 @@ class Renderer:
     """The templates of the console."""
 
     def __init__(self) -> None:
-        """Templates are read when they are first used."""
         self._templates = Environment(
             loader=FileSystemLoader(_FOLDER / "templates"),
             autoescape=True,

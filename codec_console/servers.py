@@ -4,7 +4,7 @@ Turns the gateway's status report, its metrics and the last calls into a table o
 messages and reasons come from the servers: templates show them as text.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import anyio.to_thread
@@ -12,11 +12,10 @@ from starlette.responses import Response
 
 from codec_console.histogram import picture_of
 from codec_console.missing import PageNotFound
-from codec_console.pins import changed_tools
-from codec_console.visit import Page, Visit, unless_shown
+from codec_console.pins import changes_or_problem
+from codec_console.visit import Page, PageGroup, Visit, unless_shown
 from gateway.observe.logs import ShippedKind
 from gateway.proxy.naming import ToolEntry
-from gateway.serve.admin.extra_pages import GatewayParts
 
 _TOOLS: Final = 100
 """Tools on one page."""
@@ -39,12 +38,8 @@ class ToolRow(NamedTuple):
         return len(self.entry.name) <= _NAME
 
 
-class Servers:
+class Servers(PageGroup):
     """The pages of servers."""
-
-    def __init__(self, sources: GatewayParts, render: Callable[..., Response]) -> None:
-        self._sources = sources
-        self._render = render
 
     def pages(self) -> Sequence[Page]:
         """The pages and their paths."""
@@ -55,7 +50,7 @@ class Servers:
         offered: dict[str, int] = {}
         for entry in proxy.tools():
             offered[entry.server] = offered.get(entry.server, 0) + 1
-        changes, problem = await anyio.to_thread.run_sync(changed_tools, self._sources.config)
+        changes, problem = await anyio.to_thread.run_sync(changes_or_problem, self._sources.config)
         told: dict[str, Any] = {
             "servers": self._sources.status.servers(),
             "offered": offered,

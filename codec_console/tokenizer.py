@@ -3,15 +3,14 @@
 Turns a submitted form into chips. The text is not kept.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import anyio.to_thread
 from starlette.responses import Response
 
 from codec_console.cutting import Cut, cut_text
-from codec_console.visit import Form, Page, Visit
-from gateway.serve.admin.extra_pages import GatewayParts
+from codec_console.visit import Form, Page, PageGroup, Visit
 from leaf_sdk.errors import CodecError
 from leaf_sdk.vocab import TokenMap
 
@@ -29,12 +28,8 @@ class Side(NamedTuple):
     """Whether both cuts have the same ids, since the text spells no special token."""
 
 
-class Tokenizer:
+class Tokenizer(PageGroup):
     """The page of the tokenizer."""
-
-    def __init__(self, sources: GatewayParts, render: Callable[..., Response]) -> None:
-        self._sources = sources
-        self._render = render
 
     def pages(self) -> Sequence[Page]:
         """The page and its path."""

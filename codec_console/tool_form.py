@@ -51,11 +51,8 @@ def fields_of(schema: object, form: Mapping[str, str] | None = None) -> tuple[Fi
 
 
 def arguments_of(schema: object, form: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments of a filled-in form. Empty fields are left out, except required texts.
-
-    Raises:
-        RequestInvalid: a field's value is not of its kind.
-    """
+    """The arguments of a filled-in form. Empty fields are left out, except required texts. Raises `RequestInvalid`: a
+    field's value is not of its kind."""
     if form.get(WHOLE, "").strip():
         whole = _read_json("the arguments", form[WHOLE])
         if not isinstance(whole, dict):

@@ -14,7 +14,7 @@ from codec_console.hand_call import HandCall, HandCalls
 from codec_console.missing import PageNotFound
 from codec_console.render import lines
 from codec_console.tool_form import WHOLE, arguments_of, fields_of
-from codec_console.visit import Page, Visit
+from codec_console.visit import Page, PageGroup, Visit
 from gateway.config.show import secrets_of
 from gateway.errors import RequestInvalid
 from gateway.proxy.naming import ToolEntry
@@ -32,12 +32,11 @@ _HINTS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-class Tools:
+class Tools(PageGroup):
     """The pages of tools."""
 
     def __init__(self, sources: GatewayParts, render: Callable[..., Response]) -> None:
-        self._sources = sources
-        self._render = render
+        super().__init__(sources, render)
         self._calls = HandCalls(sources)
 
     def pages(self) -> Sequence[Page]:

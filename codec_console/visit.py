@@ -17,6 +17,7 @@ from starlette.responses import Response
 from codec_console.sign_in import Session
 from codec_console.words import Words
 from gateway.errors import RequestInvalid
+from gateway.serve.admin.extra_pages import GatewayParts
 from gateway.serve.http.request_parts import BodyUnread, media_type, read_body
 
 FORM_BYTES: Final = 512 * 1024
@@ -59,6 +60,14 @@ class Page(NamedTuple):
     path: str
     show: Callable[[Visit], Awaitable[Response]]
     methods: Sequence[str] = ("GET",)
+
+
+class PageGroup:
+    """Pages that show the parts of one gateway."""
+
+    def __init__(self, sources: GatewayParts, render: Callable[..., Response]) -> None:
+        self._sources = sources
+        self._render = render
 
 
 def whole_number(given: str, default: int) -> int:

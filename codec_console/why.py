@@ -4,7 +4,7 @@ Turns what the agent recorded about requests into a table of figures. Text of a 
 settings allow the console to show it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -13,14 +13,13 @@ from starlette.responses import Response
 
 from codec_console.context_changes import words_of
 from codec_console.render import PreparedText
-from codec_console.visit import Page, Visit, unless_shown
+from codec_console.visit import Page, PageGroup, Visit, unless_shown
 from gateway.config.show import secrets_of
 from gateway.context.compose.recall import Comparison
 from gateway.context.memory import RequestFigures
 from gateway.engine.interface import shared_prefix
 from gateway.escape import escape_text, mask_text
 from gateway.serve.admin.advice import WORDS, advice_on_loss
-from gateway.serve.admin.extra_pages import GatewayParts
 
 _WORDS: Final = 200
 
@@ -67,12 +66,8 @@ class Row:
         return "<1" if share < 1 else ">99" if share > 99 else str(round(share))
 
 
-class Why:
+class Why(PageGroup):
     """The page of losses."""
-
-    def __init__(self, sources: GatewayParts, render: Callable[..., Response]) -> None:
-        self._sources = sources
-        self._render = render
 
     def pages(self) -> Sequence[Page]:
         """The page and its path."""

@@ -179,7 +179,6 @@ async def _address(lines: AsyncIterator[str]) -> str:
 
 
 async def _url(log: AsyncIterator[str]) -> str:
-    """The address that the gateway logs when it listens."""
     last = "nothing"
     with anyio.move_on_after(_START_TIMEOUT):
         async for line in log:

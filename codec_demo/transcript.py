@@ -129,7 +129,6 @@ def _visible(text: str) -> str:
 
 
 def _show_sums(story: Story, console: Console) -> None:
-    """Print what the loop saves, in two lines."""
     token = sum(t.timings.prompt_n for t in story.turns[1:] if t.timings)
     text = sum(t.timings.prompt_n for t in story.text.turns[1:])
     shares = [share for turn in story.turns if (share := reused_share(turn)) is not None]

@@ -47,13 +47,11 @@ class _Call(Deadline):
         self._call: Callable[[], object] | None = call
 
     def expire(self) -> None:
-        """Call the function."""
         call, self._call = self._call, None
         if call is not None:
             call()
 
     def cancel(self) -> None:
-        """Cancel the call."""
         super().cancel()
         self._call = None
 

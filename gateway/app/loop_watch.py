@@ -18,11 +18,9 @@ import anyio
 from gateway.observe.logs import get_logger
 from gateway.serve.http.request_parts import principal_of
 
-# How often Python collects garbage, once everything that lives as long as the process has been created.
-#
-# Every call makes a few hundred short-lived objects, and with its default thresholds Python's collector walks all
-# modules, tools and maps again every few hundred calls. What exists at the start is hidden from the collector, which
-# also runs less often. A call then takes about a fifth less CPU (bench/results/mcp.json).
+# Every call makes a few hundred short-lived objects. With the default thresholds Python's collector then walks all
+# modules, tools and maps every few hundred calls; hiding these from it takes about a fifth off a call's CPU
+# (bench/results/mcp.json).
 
 _YOUNG: Final = 20_000
 """New objects between two collections of the youngest generation: about a hundred calls, a few megabytes."""

@@ -42,10 +42,7 @@ if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
 
 
-# Sets up tracing, if it is configured: where spans are sent, and that they are sent before the process ends.
-#
-# Turns `[telemetry]` into a `Tracing`, or into None; then no part of OpenTelemetry is ever loaded. It makes no spans:
-# `observe/tracing.py` does.
+# Without `[telemetry]` no part of OpenTelemetry is ever loaded.
 
 _FLUSH_SECONDS: Final = 3.0
 _TRACES_PATH: Final = "/v1/traces"
@@ -55,11 +52,8 @@ _TALKATIVE: Final = ("opentelemetry.baggage.propagation", "opentelemetry.trace.p
 
 @asynccontextmanager
 async def open_tracing(config: TelemetryConfig) -> AsyncGenerator["Tracing | None"]:
-    """Send traces to the configured collector while the context lasts; yields None if there is no collector.
-
-    Raises:
-        ConfigError: a collector is configured, but the extra `otel` is not installed.
-    """
+    """Send traces to the configured collector while the context lasts; yields None if there is no collector. Raises
+    `ConfigError`: a collector is configured, but the extra `otel` is not installed."""
     if config.otlp_endpoint is None:
         yield None
         return
@@ -92,11 +86,6 @@ def traces_url(endpoint: str) -> str:
     return endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + _TRACES_PATH
 
 
-# What a gateway records for as long as it lives: the audit log, the traces, and trajectories of answers.
-#
-# Turns the settings into the objects that write them. Each may be None, and then nothing is written.
-
-
 @dataclass(frozen=True, slots=True)
 class OpenRecords:
     """Where calls are recorded."""
@@ -107,11 +96,8 @@ class OpenRecords:
 
 @asynccontextmanager
 async def open_records(config: GatewayConfig, metrics: AccessMetrics) -> AsyncGenerator[OpenRecords]:
-    """Open both; what was recorded is written before the context ends.
-
-    Raises:
-        ConfigError: the audit log can't be written, or OpenTelemetry is not installed.
-    """
+    """Open both; what was recorded is written before the context ends. Raises `ConfigError`: the audit log can't be
+    written, or OpenTelemetry is not installed."""
     path, arguments = config.audit.path, config.audit.arguments
     audit = None if path is None else Audit(path, metrics, arguments=arguments, secrets=secrets_of(config))
     async with open_tracing(config.telemetry) as tracing:
@@ -121,11 +107,8 @@ async def open_records(config: GatewayConfig, metrics: AccessMetrics) -> AsyncGe
 
 @contextmanager
 def open_trajectories(config: GatewayConfig, metrics: AccessMetrics) -> Generator[TrajectoryLog | None]:
-    """Open the file of trajectories; what was recorded is written before the context ends.
-
-    Raises:
-        ConfigError: it can't be written.
-    """
+    """Open the file of trajectories; what was recorded is written before the context ends. Raises `ConfigError`: it
+    can't be written."""
 
     def digest() -> str | None:
         # Which file an engine that is not embedded has loaded is not known here.
@@ -144,18 +127,12 @@ def open_trajectories(config: GatewayConfig, metrics: AccessMetrics) -> Generato
         yield trajectories
 
 
-# The store that replicas share, opened for the life of one gateway, where one is configured.
-
-
 @asynccontextmanager
 async def open_shared(
     config: SharedConfig, replicas: Replicas, metrics: SharedMetrics
 ) -> AsyncGenerator[Shared | None]:
-    """Open the store; yields None if none is configured. Nothing waits for a store that is unreachable.
-
-    Raises:
-        ConfigError: its address is invalid, or the extra `shared` is not installed.
-    """
+    """Open the store; yields None if none is configured. Nothing waits for a store that is unreachable. Raises
+    `ConfigError`: its address is invalid, or the extra `shared` is not installed."""
     if config.url is None:
         yield None
         return
@@ -249,10 +226,8 @@ def replicas_of(config: ReplicasConfig) -> Replicas:
     return Connected(ReplicaKeys(config.read_secrets()), config.address, config.port)
 
 
-# The sign-ins of this machine, for a command that runs beside a gateway.
-#
-# Turns the settings into a `GrantStore`, which uses the shared store where replicas have one. A command that renewed or
-# ended a sign-in without them would take it from them.
+# A command that renewed or ended a sign-in of this machine without the store that replicas share would take it from
+# them.
 
 
 @asynccontextmanager

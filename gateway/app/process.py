@@ -49,10 +49,6 @@ from gateway.serve.openai.model_endpoint import ModelEndpoint
 from gateway.serve.responses.response_endpoint import ResponsesEndpoint
 from gateway.shared import Shared
 
-# The answer to a request that arrives while the gateway is stopping: 503, and when to ask again.
-#
-# Each API has its own form of error: an MCP client reads only JSON-RPC.
-
 
 async def stopping(scope: Scope, receive: Receive, send: Send) -> None:
     """An ASGI application that refuses every request."""
@@ -64,10 +60,7 @@ async def stopping(scope: Scope, receive: Receive, send: Send) -> None:
     await refusal(scope, receive, send)
 
 
-# The pages at which users sign in to servers, where a server is configured so that each user does.
-#
-# Turns the services into what wraps the endpoints in these pages. A gateway without such servers loads none of it, and
-# spends no time on it.
+# A gateway where no user signs in for itself loads none of these pages, and spends no time on them.
 
 log = get_logger("serve")
 

@@ -46,12 +46,8 @@ class Reloader:
         self._asked.set()
 
     async def follow(self, apply: Apply, besides: Mapping[Path, Callable[[], None]]) -> None:
-        """Take over every change, one after another, for ever.
-
-        Args:
-            apply: puts a configuration into effect.
-            besides: other files to watch, and what to call when one of them changes.
-        """
+        """Take over every change, one after another, for ever. `apply`: puts a configuration into effect. `besides`:
+        other files to watch, and what to call when one of them changes."""
         seen = {path: state_of([path]) for path in besides}
         while True:
             with anyio.move_on_after(_EVERY):

@@ -19,12 +19,9 @@ from gateway.config.gateway_config import ServeConfig
 from gateway.observe.logs import get_logger
 from gateway.serve.http.http_server import listening, take_passed_sockets
 
-# What SIGINT, SIGTERM and SIGHUP do to a gateway.
-#
-# Before the gateway is ready, either of the first two ends it at once. After that, the first signal drains it: running
-# requests may finish, and those that do not finish in time are told. A second signal ends everything at once. SIGHUP
-# never ends anything: it asks for the configuration to be read again. A parent asks for the same without signals. What
-# draining involves is not known here; the caller of `ready` supplies it.
+# Before the gateway is ready, SIGINT or SIGTERM ends it at once. After that the first one drains it, and a second one
+# ends everything. SIGHUP never ends anything: the configuration is read again. A parent asks for the same without
+# signals.
 
 log = get_logger("serve")
 
@@ -112,8 +109,6 @@ class ProcessRole(Protocol):
 
 
 class _Alone:
-    """The only process of its gateway."""
-
     @contextmanager
     def listening(self, serve: ServeConfig) -> Generator[Listeners]:
         passed = take_passed_sockets(os.environ, os.getpid())

@@ -26,11 +26,9 @@ from gateway.documentation.pages import own_spelling
 from gateway.errors import ConfigError, EngineError, GatewayError, UpstreamError, first_of_ours
 from gateway.escape import escape_text
 
-# Keeps descriptors that this process was started with from the processes that it starts itself.
-#
-# They may be a shell's lock or systemd's listening sockets. A third-party server that inherits such a socket could
-# answer requests in the gateway's place, and read their tokens. Python closes such descriptors in its children; the
-# event loop that the gateway runs on does not.
+# Descriptors that this process was started with may be a shell's lock or systemd's listening sockets. A third-party
+# server that inherits such a socket could answer requests in the gateway's place, and read their tokens. Python closes
+# such descriptors in its children; the event loop that the gateway runs on does not.
 
 _FIRST: Final = 3
 _OPEN: Final = Path("/proc/self/fd")

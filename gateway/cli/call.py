@@ -5,13 +5,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 import typer
 
 from gateway.app.mcp_services import open_sign_ins
 from gateway.cli.exit_codes import FAILED, OK
+from gateway.cli.options import ConfigOfServe
 from gateway.cli.until_signal import run_until_signal
 from gateway.config.address import is_http_url
 from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
@@ -25,11 +25,6 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.naming import Naming
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import OtherPart, read_parts
-
-# One tool call from a shell: the server that owns the tool is started, asked, and ended.
-#
-# Turns a public name and arguments into a raw result. A gateway that runs elsewhere is treated as one more server,
-# whose names are used as they are. It knows no terminal.
 
 _SHOWN: Final = 20
 
@@ -119,12 +114,6 @@ def _read(text: str, schema: object) -> Any:
         return text
 
 
-# `codec-gateway call`: call one tool and print what it answers.
-#
-# Turns words from a shell into one `tools/call`, through the servers of a configuration (only the one that owns the
-# tool is started) or through a running gateway. It only prints; `gateway.cli.call` makes the call. `app.py` turns
-# errors into a line and an exit code.
-
 _LONGEST: Final = 1 << 24
 """Bytes of arguments that are read from standard input."""
 
@@ -139,10 +128,7 @@ def call(
             show_default=False,
         ),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", help="The configuration of `serve` (default: codec-gateway.toml here)."),
-    ] = None,
+    config: ConfigOfServe = None,
     url: Annotated[
         str | None, typer.Option(help="Call through a running gateway (or any MCP server): http://HOST:8600/mcp.")
     ] = None,

@@ -16,27 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.cli.exit_codes import CONFIG, FAILED, OK
+from gateway.cli.options import ConfigOfServe
 from gateway.config.gateway_config import GatewayConfig
 from gateway.config.load import load_config, written_keys
 from gateway.config.programs import why_not_startable
 from gateway.config.server_files import LISTS
-from gateway.config.show import NAMES, secrets_of, show_config
+from gateway.config.show import NAMES, SECTIONS, secrets_of, show_config
 from gateway.escape import escape_text, mask_text
 
-_SECTIONS: Final = (
-    "engine",
-    "agent",
-    "tokens",
-    "limits",
-    "serve",
-    "approvals",
-    "audit",
-    "trajectories",
-    "telemetry",
-    "replicas",
-    "shared",
-    "console",
-)
 _SERVERS: Final = "upstreams"
 _BESIDE: Final = ("serve", "keys")
 """A path whose default is a file beside the configuration."""
@@ -47,12 +34,7 @@ _WHAT_TO_DO: Final = (
 
 
 def check(
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", "-c", help="mcpServers JSON or TOML (default: codec-gateway.toml here, if there is one)."
-        ),
-    ] = None,
+    config: ConfigOfServe = None,
     everything: Annotated[
         bool,
         typer.Option("--all", help="Print every setting, not only those that were set or differ from the default."),
@@ -146,7 +128,7 @@ def print_sections(console: Console, shown: dict[str, Any]) -> None:
         _print_section(console, f"server {name}", server, {})
     if not shown["upstreams"]:
         console.print(Text("no servers", style="yellow"))
-    for name in _SECTIONS:
+    for name in SECTIONS:
         if name in shown:
             _print_section(console, name, shown[name], usual[name])
     for name, engine in shown.get("engines", {}).items():

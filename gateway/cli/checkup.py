@@ -30,7 +30,7 @@ from gateway.proxy.catalog import Catalog
 from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.naming import Aliases, Naming, ToolEntry
 from gateway.proxy.proxy import Proxy
-from gateway.proxy.upstream.items.tool_pins import PinFile
+from gateway.proxy.upstream.items.tool_pins import changed_tools
 from gateway.proxy.upstream.supervision.listing import Listed
 from gateway.serve.admin.advice import Judgement, advice_for, advice_on_context, can_be_tried, judge
 from gateway.toolcalls.schema.spec import read_tools
@@ -338,14 +338,9 @@ def _left_out(maps: MapSet) -> list[str]:
 
 
 def _broken_pins(config: GatewayConfig) -> list[str]:
-    pinned = {each.name for each in config.upstreams if each.pin != "off"}
     try:
-        changes = PinFile().changes() if pinned else []
+        changes = changed_tools(config)
     except ConfigError as error:
         return [error.message]
-    return [
-        f"server {each.server!r}: the definition of tool {each.tool!r} is not the pinned one: see codec-gateway pins "
-        "show"
-        for each in changes
-        if each.server in pinned
-    ]
+    shown = "is not the pinned one: see codec-gateway pins show"
+    return [f"server {each.server!r}: the definition of tool {each.tool!r} {shown}" for each in changes]

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gateway.cli.options import ConfigOfServe
 from gateway.config.load import load_config
 from gateway.errors import ConfigError
 from gateway.serve.auth.api_keys import KeyFile, KeyRecord, check_pattern, digest_of, new_key
@@ -25,12 +26,6 @@ _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta
 
 keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
 
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", "-c", help="The configuration of `serve` (default: codec-gateway.toml here, if there is one)."
-    ),
-]
 Keys = Annotated[
     Path | None, typer.Option("--keys", help="File with the keys.", show_default="keys.toml beside the configuration")
 ]
@@ -54,7 +49,7 @@ def add(
     expires: Annotated[
         str | None, typer.Option(help="How long it is valid: 12h, 30d, 52w.", show_default="for ever")
     ] = None,
-    config: Config = None,
+    config: ConfigOfServe = None,
     file: Keys = None,
 ) -> None:
     """Make a key and print it; it is never shown again. A running gateway accepts it from the next request on.
@@ -83,7 +78,7 @@ def add(
 
 @keys.command(name="list")
 def list_keys(
-    config: Config = None,
+    config: ConfigOfServe = None,
     file: Keys = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -105,7 +100,7 @@ def list_keys(
 @keys.command()
 def revoke(
     name: Annotated[str, typer.Argument(help="The name that the key was given.")],
-    config: Config = None,
+    config: ConfigOfServe = None,
     file: Keys = None,
 ) -> None:
     """Revoke a key. A running gateway refuses it from the next request on."""

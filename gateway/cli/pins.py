@@ -66,7 +66,6 @@ def show(
 def _print_change(
     console: Console, change: PinChange, kept: Mapping[str, dict[str, Any]], secrets: frozenset[str]
 ) -> None:
-    """Print what changed in one tool, and the command that accepts it."""
     say(console, "")
     say(console, f"{change.tool} of {change.server}", "bold")
     was, now = kept.get(change.pinned), kept.get(change.seen)

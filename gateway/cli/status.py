@@ -14,16 +14,14 @@ import typer
 from rich.console import Console
 
 from gateway.cli.exit_codes import FAILED, OK
+from gateway.cli.options import AdminPort, ConfigForAdmin
 from gateway.cli.probe import url_of
 from gateway.cli.terminal import Cell, Column, plain_console, print_bolt_ons, print_table, say
 from gateway.config.address import is_http_url
 from gateway.config.load import load_config
 from gateway.errors import ConfigError, UpstreamUnavailable
 
-# One question to the admin port of a running gateway, for the commands that show its state.
-#
-# Turns an address into the answer that it gives. Another service may listen there: its answer is bounded in bytes and
-# in time, however slowly it comes. It reads no report.
+# Another service may listen at the admin port's address: its answer is bounded in bytes and in time.
 
 _TIMEOUT: Final = 10.0
 """Seconds for the whole answer."""
@@ -101,20 +99,9 @@ _TOOLS: Final = (Column("tool"), Column("tokens", 3, "right"), Column("ids", 2),
 _IDS: Final = {"leaf": "leaf", "shim": "shim", "rejected": "refused", None: "-"}
 
 
-AdminPort = Annotated[str | None, typer.Option(help="Address of the admin port.", show_default="http://127.0.0.1:8601")]
-ConfigOfServe = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        "-c",
-        help="The configuration of `serve`, to find the admin port (default: codec-gateway.toml here).",
-    ),
-]
-
-
 def status(
     admin: AdminPort = None,
-    config: ConfigOfServe = None,
+    config: ConfigForAdmin = None,
     tools: Annotated[bool, typer.Option("--tools", help="List every tool with the cost of its definition.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
 ) -> None:

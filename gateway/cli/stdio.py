@@ -7,7 +7,6 @@ It decides nothing: `proxy` and `serve/mcp` do. `app.py` turns errors into a lin
 
 import os
 import signal
-from pathlib import Path
 from typing import Annotated
 
 import anyio
@@ -15,6 +14,7 @@ import typer
 
 from gateway.app.mcp_services import open_mcp_services
 from gateway.cli.exit_codes import INTERRUPTED, OK
+from gateway.cli.options import ServedConfig
 from gateway.cli.until_signal import cancel_on_signal
 from gateway.config.gateway_config import GatewayConfig
 from gateway.config.load import load_config
@@ -26,9 +26,7 @@ from gateway.proxy.upstream.server_lists import ListCache
 
 
 def stdio(
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="mcpServers JSON (Claude Desktop, Cursor, VS Code) or TOML.")
-    ] = None,
+    config: ServedConfig = None,
     token_map: Annotated[
         str | None, typer.Option("--map", help="Token map: a path, or auto (from the model); unset: text only.")
     ] = None,

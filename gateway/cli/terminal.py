@@ -12,11 +12,8 @@ from rich.text import Text
 from gateway.documentation.pages import own_spelling
 from gateway.escape import escape_text
 
-# Tables and lines for people, on a terminal of any width and in a pipe.
-#
-# Turns rows into a table that fits: if there is no room, the columns that matter least are left out, and the caller is
-# told. In a pipe nothing is left out or wrapped, so that each row stays one line. Text is never read as markup, since
-# names and words come from files and servers. It knows no command.
+# If there is no room, the columns that matter least are left out, and the caller is told. In a pipe nothing is left out
+# or wrapped. Text is never read as markup, since names and words come from files and servers.
 
 _PIPE: Final = 10_000
 _GAP: Final = 2
@@ -81,10 +78,6 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> lis
         shown.remove(min(reversed(spare), key=lambda n: columns[n].weight))
     return shown
 
-
-# Bolt-on tools as a table: how each is called, and why not with ids.
-#
-# Turns what `BoltOnStatus` says, as a mapping, into rows.
 
 _COLUMNS: Final = (
     Column("bolt-on"),

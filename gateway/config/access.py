@@ -13,12 +13,6 @@ from gateway.config.address import is_http_url, is_loopback
 from gateway.config.section import CountOrZero, Section
 from gateway.errors import ConfigError
 
-# The settings about who may call and what is recorded about it, in their internal form.
-#
-# The part of `gateway_config.py` that is about identities: OAuth tokens, the audit log, trajectories, traces. Times are
-# seconds. The `build_*` functions turn checked values into it, and say what is missing. It opens nothing and fetches
-# nothing.
-
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Signatures that are checked with a public key (RFC 7518). A shared secret (`HS256`) or `none` is never accepted."""
 _NEVER_IN_URLS: Final = frozenset(' "\\<>^`{|}')
@@ -30,24 +24,16 @@ class OAuthConfig:
     """The authorization server whose access tokens are accepted (OAuth 2.1, RFC 9068)."""
 
     issuer: str
-    """Its identifier, as in the tokens' `iss`."""
     resource: str
-    """The gateway's own address as clients write it (RFC 8707): `https://gateway.example/mcp`."""
     audience: str
     """What the tokens' `aud` must contain: the resource, unless the server has another name for the gateway."""
     jwks_url: str | None = None
-    """The URL of its public keys; None: the one in its metadata (RFC 8414, OpenID Connect Discovery)."""
     algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "EdDSA")
     scope_prefix: str = SCOPE_PREFIX
-    """Prefix of the scopes `PREFIX:server:NAME` and `PREFIX:tool:NAME`."""
     scopes: tuple[str, ...] = ()
-    """Scopes that clients are told to ask for."""
     leeway: float = 30.0
-    """Seconds by which its clock and ours may differ."""
     rate: int = 0
-    """Requests a minute that one subject may make; 0: any number."""
     concurrency: int = 0
-    """Requests of one subject that may run at a time; 0: any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +41,7 @@ class AuditConfig:
     """The audit log: one JSON line for each call."""
 
     path: Path | None = None
-    """Where the lines go; None: nothing is written."""
     arguments: bool = False
-    """Whether the arguments of calls are written too, with secrets masked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +49,7 @@ class TrajectoriesConfig:
     """Trajectories: one JSON line for each answer."""
 
     path: Path | None = None
-    """Where the lines go; None: nothing is written."""
     logprobs: bool = False
-    """Whether the engine is asked for the log-probability of each id that it samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +57,12 @@ class TelemetryConfig:
     """OpenTelemetry traces."""
 
     otlp_endpoint: str | None = None
-    """Collector that takes OTLP over HTTP; None: nothing is traced."""
     service_name: str = "codec-gateway"
 
 
 def build_oauth(values: Mapping[str, Any]) -> OAuthConfig | None:
-    """Build the `[serve.oauth]` table; None if no issuer is set.
-
-    Raises:
-        ConfigError: a part is missing or not a URL.
-    """
+    """Build the `[serve.oauth]` table; None if no issuer is set. Raises `ConfigError`: a part is missing or not a
+    URL."""
     given = {key: value for key, value in values.items() if value not in (None, [])}
     if "issuer" not in given:
         if given:
@@ -135,10 +113,6 @@ def is_secure(url: str) -> bool:
     parts = urlsplit(url)
     return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
-
-# The settings about who may call and what is recorded about it: their keys, bounds and descriptions.
-#
-# Defaults come from `access.py`.
 
 _OAUTH = OAuthConfig("", "", "")
 _AUDIT, _TRAJECTORIES, _TELEMETRY = AuditConfig(), TrajectoriesConfig(), TelemetryConfig()
@@ -225,39 +199,23 @@ class TelemetrySection(Section):
     )
 
 
-# Bounds on what any client may hold (connections, heads of requests, silence), and which proxies speak for others.
-#
-# The settings in their internal form; times are seconds, sizes are bytes. It opens no socket.
-
-
 @dataclass(frozen=True, slots=True)
 class ConnectionsConfig:
     """Bounds on clients' connections, whoever the clients are."""
 
     total: int = 4096
-    """Connections that may be open at a time."""
     per_address: int = 512
-    """The same for one address (of IPv6: for one /64)."""
     head_bytes: int = 64 * 1024
-    """Largest head of a request: its line and its headers."""
     head_fields: int = 100
-    """Headers that a request may have."""
     head_timeout: float = 10.0
-    """Time for a head to be complete, from its first byte; for the first one, from when the connection was opened."""
     body_timeout: float = 60.0
-    """Longest silence in the middle of a body."""
     idle_timeout: float = 75.0
-    """Longest silence between two requests."""
     write_timeout: float = 60.0
-    """Longest time for which a client may read nothing of what is written to it."""
 
 
 def read_networks(written: Iterable[str], key: str) -> tuple[str, ...]:
-    """Read addresses and networks (`10.0.0.0/8`), each as a network.
-
-    Raises:
-        ConfigError: one is neither; `key` names the setting.
-    """
+    """Read addresses and networks (`10.0.0.0/8`), each as a network. Raises `ConfigError`: one is neither; `key` names
+    the setting."""
     found: list[str] = []
     for each in written:
         try:
@@ -266,8 +224,6 @@ def read_networks(written: Iterable[str], key: str) -> tuple[str, ...]:
             raise ConfigError(f"{key}: expected an address or a network such as 10.0.0.0/8, got {each!r}") from None
     return tuple(found)
 
-
-# The console: what it shows, and the secret that lets an operator in.
 
 SHORTEST: Final = 32
 """Characters that a token needs so that nobody can guess it, even from a URL that was signed with it."""
@@ -279,9 +235,7 @@ class ConsoleConfig:
     """The pages under `/console` of the admin port."""
 
     texts: Literal["auto", "off", "on"] = "auto"
-    """Whether the text of conversations is shown; if not, only counts and sources are."""
     token: str | None = None
-    """Lets its holder sign in; None: the one in the state folder."""
 
 
 CONSOLE: Final = ConsoleConfig()
@@ -305,38 +259,23 @@ class ConsoleSection(Section):
     )
 
 
-# How a caller's access token is exchanged for one that is for an upstream, in its internal form (RFC 8693).
-#
-# Checks what a person wrote about it, and says what is missing. It expands no variables, opens nothing and fetches
-# nothing.
-
-
 @dataclass(frozen=True, slots=True)
 class ExchangeConfig:
     """Where a caller's token is exchanged, and for what."""
 
     client_id: str
-    """The gateway's client id at the authorization server."""
     client_secret: str | None = field(default=None, repr=False)
     token_url: str | None = None
-    """The token endpoint; None: the one in the metadata of `issuer`."""
     issuer: str | None = None
-    """The authorization server, and the only one that gets callers' tokens."""
     audience: str | None = None
-    """The upstream's name at the authorization server."""
     resource: str | None = None
-    """The upstream's URL in requests for tokens (RFC 8707); None: its `url`, "": none is sent."""
     scope: str | None = None
     subject_token_type: str | None = None
-    """What the authorization server calls a caller's token; None: an access token, by its standard name."""
 
 
 def build_exchange(values: Mapping[str, str], headers: Iterable[str], where: str) -> ExchangeConfig:
-    """Build `[upstreams.NAME.exchange]`. `headers`: the names of those that are sent with every request.
-
-    Raises:
-        ConfigError: a part is missing, is not a URL, or contradicts another setting.
-    """
+    """Build `[upstreams.NAME.exchange]`. `headers`: the names of those that are sent with every request. Raises
+    `ConfigError`: a part is missing, is not a URL, or contradicts another setting."""
     config = ExchangeConfig(**values)
     if config.token_url is None and config.issuer is None:
         raise ConfigError(
@@ -355,11 +294,8 @@ def build_exchange(values: Mapping[str, str], headers: Iterable[str], where: str
 
 
 def refuse_useless_exchange(exchanging: Iterable[str], *, has_issuer: bool) -> None:
-    """Refuse servers that exchange tokens in a gateway whose callers bring none.
-
-    Raises:
-        ConfigError: there is such a server.
-    """
+    """Refuse servers that exchange tokens in a gateway whose callers bring none. Raises `ConfigError`: there is such a
+    server."""
     if not has_issuer and (name := next(iter(exchanging), None)) is not None:
         raise ConfigError(
             f"server {name!r} has 'exchange', but callers bring no access tokens: set 'serve.oauth', or remove it"

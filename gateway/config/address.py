@@ -46,11 +46,7 @@ def is_http_url(url: str) -> bool:
 
 
 def ascii_host(host: str) -> str:
-    """A host as it is looked up: its name in ASCII, or its address.
-
-    Raises:
-        ValueError: no host can have this name.
-    """
+    """A host as it is looked up: its name in ASCII, or its address. Raises `ValueError`: no host can have this name."""
     # An empty or too long part of a name is a UnicodeError.
     name = host.encode("idna").decode()
     if len(name) > _LONGEST_NAME or " " in name or not name.isprintable():

@@ -27,10 +27,7 @@ Values = Mapping[str, Any]
 
 def build_engines(one: Values, several: Mapping[str, Values]) -> tuple[EngineConfig, Mapping[str, EngineConfig]]:
     """Return the engine of `[engine]`, and those of `[engines.NAME]`. If there are any of these, the first is `none`.
-
-    Raises:
-        ConfigError: both are set, a name is not valid, or a setting is wrong.
-    """
+    Raises `ConfigError`: both are set, a name is not valid, or a setting is wrong."""
     if not several:
         return build_engine(one, "engine"), MappingProxyType({})
     if one:
@@ -62,11 +59,8 @@ def build_engines(one: Values, several: Mapping[str, Values]) -> tuple[EngineCon
 
 
 def copies(config: GatewayConfig, count: int) -> GatewayConfig:
-    """Return the configuration with `count` engines like its own embedded one.
-
-    Raises:
-        ConfigError: it names engines that the gateway does not start itself, or several.
-    """
+    """Return the configuration with `count` engines like its own embedded one. Raises `ConfigError`: it names engines
+    that the gateway does not start itself, or several."""
     if config.engines or config.engine.kind == "url":
         raise ConfigError(
             "--engines starts embedded engines, but the configuration names other engines: remove one of the two"

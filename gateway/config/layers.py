@@ -22,11 +22,6 @@ from gateway.config.source import INPUT_PREFIX, Expander
 from gateway.errors import ConfigError
 from gateway.escape import MASK, sounds_secret
 
-# Checks values from a file or the environment against the settings that exist: unknown keys, wrong values.
-#
-# Turns tables into the same tables, checked, or into one ConfigError that says for each problem what was expected, and
-# which key may have been meant. It knows no file.
-
 _EXPECTED: Final = {
     "model_type": "a table of settings",
     "dict_type": "a table",
@@ -174,11 +169,8 @@ Layer = dict[str, Any]
 
 
 def layer_from_flags(overrides: Mapping[str, object], cwd: Path) -> Layer:
-    """Turn dotted keys (`serve.port`) into a layer; a value of None is a flag that was not given.
-
-    Raises:
-        ConfigError: an unknown key or a wrong value.
-    """
+    """Turn dotted keys (`serve.port`) into a layer; a value of None is a flag that was not given. Raises `ConfigError`:
+    an unknown key or a wrong value."""
     layer: Layer = {}
     for dotted, value in overrides.items():
         if value is not None:
@@ -235,11 +227,8 @@ def layer_from_environ(environ: Mapping[str, str], cwd: Path) -> tuple[Layer, li
 
 
 def layer_from_toml(tables: Mapping[str, Any], origin: str, expander: Expander) -> Layer:
-    """Turn the tables of codec-gateway.toml into a layer, in which of `upstreams` only overrides are expanded.
-
-    Raises:
-        ConfigError: an unknown key, a wrong value, or a variable that is not set.
-    """
+    """Turn the tables of codec-gateway.toml into a layer, in which of `upstreams` only overrides are expanded. Raises
+    `ConfigError`: an unknown key, a wrong value, or a variable that is not set."""
     layer = check_settings(_spell_out(tables), origin, strict=True)
     upstreams = layer.pop("upstreams", {})
     for name, entry in upstreams.items():

@@ -53,11 +53,6 @@ from gateway.config.source import Expander, read_toml
 from gateway.config.wire import build_wire
 from gateway.errors import ConfigError
 
-# Names settings in an error as their author wrote them: the option, the environment variable, or the line of the file.
-#
-# Turns the message of a `ConfigError` that names keys (`serve.port`) into one that a person finds again. It judges no
-# value.
-
 _KEY: Final = re.compile(r"(?<![\w.'/-])[a-z_]+(?:\.[a-z_]+)*(?![\w/-]|\.\w)")
 _QUOTED: Final = re.compile(r"key '([\w.-]+)'")
 
@@ -125,8 +120,6 @@ _SHOWN: Final = 100
 
 
 class _Files(NamedTuple):
-    """The files of a configuration."""
-
     json: Path | None
     toml: Path | None
 

@@ -11,8 +11,6 @@ from pydantic_core import PydanticCustomError
 from gateway.config.section import Section
 from gateway.errors import ConfigError
 
-# Which calls of tools somebody has to approve before they are made.
-
 AskLevel = Literal["never", "destructive", "writes", "always"]
 """From the loosest to the strictest."""
 
@@ -22,9 +20,7 @@ class ApprovalsConfig:
     """Which calls wait for an approval."""
 
     ask: AskLevel = "never"
-    """For every tool that `tools` does not name."""
     tools: Mapping[str, AskLevel] = field(default_factory=dict[str, AskLevel])
-    """By public names, or patterns of these."""
 
 
 APPROVALS: Final = ApprovalsConfig()
@@ -52,11 +48,6 @@ def build_approvals(values: Mapping[str, Any]) -> ApprovalsConfig:
     return ApprovalsConfig(values.get("ask", APPROVALS.ask), dict(values.get("tools", {})))
 
 
-# What the operator changes about single tools: their names, texts, annotations, and defaults of arguments.
-#
-# Turns the tables `[upstreams.NAME.overrides.TOOL]` and `[views.NAME.overrides.TOOL]` into records, and refuses names
-# that two tools would share. It does not know what a server lists.
-
 OWN_TOOLS: Final = ("codec_search_tools", "codec_call_tool")
 """The names of the gateway's own tools (`tool_search`)."""
 RESULT_TOOLS: Final = ("codec_read_result", "codec_search_result")
@@ -69,13 +60,10 @@ class ToolOverride:
     """What clients see of one tool in place of what its server says; None and empty: the server's."""
 
     name: str | None = None
-    """Its public name, without a prefix."""
     title: str | None = None
     description: str | None = None
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Those that are replaced; the others stay."""
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Values of arguments that a caller may leave out."""
 
 
 def _json(values: dict[str, Any]) -> dict[str, Any]:
@@ -128,11 +116,8 @@ def build_overrides(tables: Mapping[str, Mapping[str, Any]]) -> Overrides:
 
 
 def refuse_shared_names(upstreams: Mapping[str, Overrides], views: Mapping[str, Overrides]) -> None:
-    """Refuse new names that another tool has, as far as the configuration alone tells.
-
-    Raises:
-        ConfigError: names the table.
-    """
+    """Refuse new names that another tool has, as far as the configuration alone tells. Raises `ConfigError`: names the
+    table."""
     ours: dict[str, str] = dict.fromkeys((*OWN_TOOLS, *RESULT_TOOLS), "the gateway's own tool")
     taken = dict(ours)
     for server, overrides in upstreams.items():

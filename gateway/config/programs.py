@@ -14,21 +14,14 @@ from gateway.config.address import is_http_url
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import ConfigError
 
-# Where the manifests of bolt-on tools are, and which endpoints they may name.
-#
-# Turns what a person wrote (a path or a URL) into an absolute place, and a place into the state of its files, so that a
-# changed manifest is noticed like a changed setting. No manifest is opened here and no address resolved:
-# `gateway.proxy.bolt_on` does that.
+# No manifest is opened here and no address resolved: `gateway.proxy.bolt_on` does that.
 
 UNIX: Final = "unix:"
 
 
 def read_manifest_place(given: str, folder: Path, hosts: Collection[str], where: str) -> str:
-    """The absolute path, or the URL, that `manifest` names. `folder`: where relative paths start.
-
-    Raises:
-        ConfigError: there is no such file, or the URL's host is not in `registry.allowed_hosts`.
-    """
+    """The absolute path, or the URL, that `manifest` names. `folder`: where relative paths start. Raises `ConfigError`:
+    there is no such file, or the URL's host is not in `registry.allowed_hosts`."""
     if "://" in given:
         if not is_http_url(given) or not is_listed(given, hosts):
             raise ConfigError(
@@ -43,11 +36,8 @@ def read_manifest_place(given: str, folder: Path, hosts: Collection[str], where:
 
 
 def check_endpoint(endpoint: str, where: str) -> str:
-    """Return the endpoint as it is.
-
-    Raises:
-        ConfigError: it is neither an http(s) URL nor `unix:` and an absolute path.
-    """
+    """Return the endpoint as it is. Raises `ConfigError`: it is neither an http(s) URL nor `unix:` and an absolute
+    path."""
     if is_http_url(endpoint) or endpoint.startswith(f"{UNIX}/"):
         return endpoint
     raise ConfigError(f"{where}: key 'endpoint': expected http://HOST:PORT, https://HOST or unix:/path/to/socket")
@@ -93,10 +83,6 @@ def _state(path: Path) -> tuple[str, int, int] | None:
     return str(path), found.st_mtime_ns, found.st_size
 
 
-# Where the program of a stdio server is: its entry to a path, or to a reason why it can't be started.
-#
-# Looks on the PATH that the server gets, or relative to its folder. Reads the file system alone, and starts nothing.
-
 _OURS: Final = "codec-"
 """How the names of the programs begin that come with the gateway."""
 
@@ -133,11 +119,8 @@ def why_not_startable(upstream: UpstreamConfig, environ: Mapping[str, str] = os.
     return None if os.access(path, os.X_OK) else f"its command {command!r} is not executable: chmod +x it"
 
 
-# Which of the gateway's own environment variables the program of a stdio server inherits.
-#
-# Turns `inherit_env` and an environment into the variables that are passed on. Without a setting these are the few that
-# a program needs to run, and those by which it finds its way out of a network with a proxy or a certificate authority
-# of its own: without them it could reach nothing there. No secret is passed on that is not asked for. Pure.
+# Without `inherit_env` a program gets the few variables that it needs to run, and those by which it finds its way out
+# of a network with a proxy or a certificate authority of its own. No secret is passed on that is not asked for.
 
 PROGRAM: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 """MCP's own list, and the locale."""
@@ -157,11 +140,8 @@ _OWN: Final = "CODEC_"
 
 
 def inherited(inherit: bool | tuple[str, ...], outer: Mapping[str, str]) -> dict[str, str]:
-    """The variables of `outer` that a server inherits.
-
-    Args:
-        inherit: names and patterns (`*`, `?`) of more variables than usual; true: all; false: not even the network's.
-    """
+    """The variables of `outer` that a server inherits. `inherit`: names and patterns (`*`, `?`) of more variables than
+    usual; true: all; false: not even the network's."""
     usual = PROGRAM if inherit is False else (*PROGRAM, *NETWORK)
     patterns = ("*",) if inherit is True else inherit or ()
     return {
@@ -175,11 +155,9 @@ def _fits(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern) and not name.startswith(_OWN)
 
 
-# Allows a gateway behind a gateway, and refuses one that starts itself.
-#
 # The configuration with which an MCP client starts the gateway may be the one that the gateway itself is given: then it
-# starts itself, and that one starts itself again, without end. Each gateway tells its children how deep they are
-# nested; a depth that nobody needs is refused. It starts nothing.
+# starts itself without end. Each gateway tells its children how deep they are nested; a depth that nobody needs is
+# refused.
 
 DEPTH_VARIABLE: Final = "CODEC_NESTED_GATEWAYS"
 """In a child's environment: how many gateways are above it."""

@@ -13,9 +13,7 @@ from gateway.config.section import Seconds, Section
 from gateway.errors import ConfigError
 from gateway.escape import mask_text
 
-# Which of several processes of one gateway on one machine this is (docs/scale.md).
-#
-# The parent sets it (`gateway/workers`); no file, variable or flag does.
+# The parent sets this (`gateway/workers`, docs/scale.md); no file, variable or flag does.
 
 SERVERS: Final = "servers.sock"
 """The socket in the parent's directory at which it offers servers over stdio."""
@@ -51,8 +49,6 @@ class WorkerConfig:
         return self.folder / SERVERS
 
 
-# Replicas of one gateway: the address at which the others reach each one, and the secret that they share.
-
 _LEAST: Final = 32
 """Characters of a secret."""
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104 - nothing is bound: these are refused
@@ -63,12 +59,9 @@ class ReplicasConfig:
     """How this gateway and the other replicas reach each other. Each may get any client's request."""
 
     address: str | None = None
-    """Host or address of this machine at which the others reach this one; None: it is alone."""
     port: int = 8602
     key_file: Path | None = None
-    """File with the secret that all replicas have."""
     previous_key_file: Path | None = None
-    """File with another secret that is accepted too, while the secret is being replaced."""
 
     @property
     def named(self) -> str:
@@ -136,8 +129,6 @@ def _secret(key: str, path: Path) -> bytes:
     return hashlib.sha256(text).digest()
 
 
-# The store that replicas may share: where it is, and how long a request waits for it.
-
 _SCHEMES: Final = ("redis", "rediss", "unix")
 
 
@@ -146,13 +137,9 @@ class SharedConfig:
     """A Redis or Valkey that all replicas ask."""
 
     url: str | None = None
-    """Its address, with user and password where it asks for them; None: nothing is shared."""
     prefix: str = "codec-gateway:"
-    """What every key begins with."""
     timeout: float = 0.1
-    """Seconds that a request waits for it, at most."""
     ttl: float = 24 * 3600.0
-    """Seconds for which a conversation is kept that nobody continues."""
 
     @property
     def secrets(self) -> frozenset[str]:

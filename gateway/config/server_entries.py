@@ -24,18 +24,8 @@ from gateway.errors import ConfigError
 from gateway.escape import sounds_secret
 
 _PLAIN: Final = (
-    "start",
-    "protocol",
-    "sessions",
-    "timeout",
-    "concurrency",
-    "queue",
-    "idle_stop",
-    "breaker_failures",
-    "breaker_pause",
-    "pin",
-    "ids",
-    "results",
+    *("start", "protocol", "sessions", "timeout", "concurrency", "queue", "idle_stop", "breaker_failures"),
+    *("breaker_pause", "pin", "ids", "results", "client_sessions"),
 )
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SHOWN: Final = 128
@@ -57,11 +47,8 @@ _INNER_PAIR = re.compile(
 
 
 def check_name(name: str, separator: str, origin: str) -> None:
-    """Refuse a name that can't be the prefix of a tool's public name.
-
-    Raises:
-        ConfigError: it has other characters than letters, digits, `_` and `-`, or `name + separator` splits elsewhere.
-    """
+    """Refuse a name that can't be the prefix of a tool's public name. Raises `ConfigError`: it has other characters
+    than letters, digits, `_` and `-`, or `name + separator` splits elsewhere."""
     if NAME.fullmatch(name) is None:
         raise ConfigError(f"{origin}: server name {name!r}: use 1 to 64 letters, digits, '_' and '-'")
     if (name + separator).index(separator) != len(name):
@@ -81,11 +68,8 @@ class ServerReader:
     manifest_hosts: tuple[str, ...] = ()
 
     def read(self, name: str, entry: Mapping[str, Any]) -> UpstreamConfig:
-        """Build the upstream that the entry (keys of `UpstreamSection`, already checked) describes.
-
-        Raises:
-            ConfigError: a bad name, not just one of `command`, `url` and `manifest`, an unset variable, no such file.
-        """
+        """Build the upstream that the entry (keys of `UpstreamSection`, already checked) describes. Raises
+        `ConfigError`: a bad name, not just one of `command`, `url` and `manifest`, an unset variable, no such file."""
         check_name(name, self.separator, self.origin)
         where = f"{self.origin}: server {name!r}"
         command, url = entry.get("command"), entry.get("url")

@@ -20,12 +20,9 @@ from gateway.config.server_entries import ServerReader
 from gateway.config.source import Expander, parse_env_file, read_config_text, read_json
 from gateway.errors import ConfigError
 
-# Reads MCP server lists as other programs write them (Claude Desktop, Claude Code, Cursor, VS Code, Cline).
-#
-# Turns the object of an `mcpServers` or `servers` file into named entries that `config/server_entries.py` reads, and
-# sentences about what was passed over. These files belong to other programs, which put keys of their own in them:
-# unknown keys are one warning for the whole file, never an error. What would start the wrong thing is an error. It
-# expands nothing.
+# These files belong to other programs (Claude Desktop, Claude Code, Cursor, VS Code, Cline), which put keys of their
+# own in them: unknown keys are one warning for the whole file, never an error. What would start the wrong thing is an
+# error.
 
 LISTS: Final = ("mcpServers", "servers")
 _URL_KEYS = ("url", "serverUrl", "httpUrl")

@@ -7,13 +7,20 @@ whose name sounds secret. It decides nothing about layout.
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 from gateway.escape import MASK, mask_text, mask_value
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 NAMES: Final = ("separator", "prefix", "safe_names")
 """The settings that decide by which names clients and models know tools."""
+SECTIONS: Final = (
+    *("engine", "agent", "tokens", "limits", "serve", "approvals", "audit", "trajectories", "telemetry"),
+    *("replicas", "shared", "console"),
+)
 
 
 def secrets_of(config: GatewayConfig) -> frozenset[str]:
@@ -26,28 +33,9 @@ def secrets_of(config: GatewayConfig) -> frozenset[str]:
 def show_config(config: GatewayConfig) -> dict[str, Any]:
     """The configuration as nested JSON values, secrets replaced by `****`; the keys are those of codec-gateway.toml."""
     secrets = secrets_of(config)
-    sections = {
-        name: {key: _plain(key, value, secrets) for key, value in asdict(section).items()}
-        for name, section in (
-            ("engine", config.engine),
-            ("agent", config.agent),
-            ("tokens", config.tokens),
-            ("limits", config.limits),
-            ("serve", config.serve),
-            ("approvals", config.approvals),
-            ("audit", config.audit),
-            ("trajectories", config.trajectories),
-            ("telemetry", config.telemetry),
-            ("replicas", config.replicas),
-            ("shared", config.shared),
-            ("console", config.console),
-        )
-    }
+    sections = {name: _show_section(getattr(config, name), secrets) for name in SECTIONS}
     sections["tokens"]["map"] = sections["tokens"]["map"] or "none"
-    engines = {
-        name: {key: _plain(key, value, secrets) for key, value in asdict(each).items()}
-        for name, each in config.engines.items()
-    }
+    engines = {name: _show_section(each, secrets) for name, each in config.engines.items()}
     views = {name: _plain("", asdict(view), secrets) for name, view in config.views.items()}
     return {
         **{name: getattr(config, name) for name in NAMES},
@@ -57,6 +45,10 @@ def show_config(config: GatewayConfig) -> dict[str, Any]:
         "upstreams": {upstream.name: _show_upstream(upstream, secrets) for upstream in config.upstreams},
         "warnings": [mask_text(warning, secrets) for warning in config.warnings],
     }
+
+
+def _show_section(section: "DataclassInstance", secrets: frozenset[str]) -> dict[str, Any]:
+    return {key: _plain(key, value, secrets) for key, value in asdict(section).items()}
 
 
 def _show_upstream(upstream: UpstreamConfig, secrets: frozenset[str]) -> dict[str, Any]:

@@ -10,11 +10,8 @@ from typing import Any, Final, cast
 
 from gateway.errors import ConfigError
 
-# Reads JSON as editors write it, with comments and trailing commas.
-#
-# Turns text into a value, or into a ConfigError that names the line and the column. Comments and trailing commas are
-# blanked out in place, so that a position in the blanked text is a position in the file. A key that appears twice in
-# one object is an error: the reader could not know which one is meant. It knows nothing of servers.
+# Comments and trailing commas are blanked out in place, so that a position in the blanked text is a position in the
+# file. A key that appears twice in one object is an error: the reader could not know which one is meant.
 
 # A string first, so that `//` inside a URL is not a comment.
 _TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -24,15 +21,8 @@ _NOT_A_LINE_END = re.compile(r"[^\n]")
 
 
 def parse_jsonc(text: str, origin: str) -> Any:
-    """Read the value that the text holds.
-
-    Args:
-        text: the whole file.
-        origin: how messages name it.
-
-    Raises:
-        ConfigError: it is not JSON (with line and column), or a key appears twice in one object.
-    """
+    """Read the value that the text holds. `text`: the whole file. `origin`: how messages name it. Raises `ConfigError`:
+    it is not JSON (with line and column), or a key appears twice in one object."""
     without_comments = _TOKEN.sub(_blank_unless_string, text)
     blanked = _TRAILING_COMMA.sub(lambda match: " " if match.group() == "," else match.group(), without_comments)
 
@@ -57,22 +47,13 @@ def _blank_unless_string(match: re.Match[str]) -> str:
     return found if found.startswith('"') else _NOT_A_LINE_END.sub(" ", found)
 
 
-# Reads the values in a file: the gateway's own TOML, or JSON of other programs.
-#
-# Turns a path into a dictionary, or into a ConfigError that names the file and says what to do. Every way in which a
-# file can be wrong before its meaning matters is handled here: missing, a folder, unreadable, too large, not UTF-8,
-# empty, not TOML, not JSON. It knows no keys.
-
 LARGEST: Final = 1024 * 1024
 """Bytes of one configuration file. Real ones hold a few thousand."""
 
 
 def read_config_text(path: Path) -> str:
-    """Return the text of a configuration file, without a byte order mark.
-
-    Raises:
-        ConfigError: it is missing, a folder, unreadable, larger than LARGEST or not UTF-8.
-    """
+    """Return the text of a configuration file, without a byte order mark. Raises `ConfigError`: it is missing, a
+    folder, unreadable, larger than LARGEST or not UTF-8."""
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST + 1)
@@ -93,11 +74,8 @@ def read_config_text(path: Path) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML file, which may be empty: every setting has a default.
-
-    Raises:
-        ConfigError: see `read_config_text`; or it is not TOML (with line and column).
-    """
+    """Return the tables of a TOML file, which may be empty: every setting has a default. Raises `ConfigError`: see
+    `read_config_text`; or it is not TOML (with line and column)."""
     try:
         return tomllib.loads(read_config_text(path))
     except tomllib.TOMLDecodeError as error:
@@ -107,11 +85,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file; comments and trailing commas are allowed.
-
-    Raises:
-        ConfigError: see `read_config_text`; or it is empty, not JSON, or not an object.
-    """
+    """Return the object in a JSON file; comments and trailing commas are allowed. Raises `ConfigError`: see
+    `read_config_text`; or it is empty, not JSON, or not an object."""
     text = read_config_text(path)
     if not text.strip():
         raise ConfigError(f'{path}: empty: expected {{"mcpServers": {{"NAME": {{"command": ...}}}}}}')
@@ -121,21 +96,14 @@ def read_json(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-# Reads an env file (VS Code's and Cursor's `envFile`).
-#
-# Turns lines of `NAME=value` into a dictionary; understands `#` comments, `export `, single and double quotes. Nothing
-# in it is expanded. It knows neither the file nor the server.
+# VS Code's and Cursor's `envFile`: `#` comments, `export `, single and double quotes. Nothing in it is expanded.
 
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*)")
 
 
 def parse_env_file(text: str, origin: str) -> dict[str, str]:
-    """The variables that the text sets; a later line wins.
-
-    Raises:
-        ConfigError: a line is neither empty, a comment nor NAME=value. Only its number is named, because it may hold a
-            secret.
-    """
+    """The variables that the text sets; a later line wins. Raises `ConfigError`: a line is neither empty, a comment nor
+    NAME=value. Only its number is named, because it may hold a secret."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
@@ -155,11 +123,8 @@ def _unquote(value: str) -> str:
     return value.partition(" #")[0].rstrip()
 
 
-# Replaces each `${...}` in a configured text by what it stands for.
-#
-# Turns a text into (text, values that came from variables); the values are returned so that they can be masked wherever
-# the configuration is shown. The forms are those of VS Code, Cursor and Claude Code. There is one pass, so a variable's
-# value is never expanded again. It knows no file and no server: `where` names them in messages.
+# The forms are those of VS Code, Cursor and Claude Code. There is one pass, so a variable's value is never expanded
+# again.
 
 INPUT_PREFIX: Final = "CODEC_GATEWAY_INPUT_"
 _FORM = re.compile(r"\$\{([^{}]*)\}")
@@ -181,11 +146,8 @@ class Expander:
     """What `${workspaceFolder}` stands for: absolute."""
 
     def expand(self, text: str, where: str) -> tuple[str, frozenset[str]]:
-        """The text with every `${...}` replaced, and the values that came from the environment.
-
-        Raises:
-            ConfigError: a variable is not set, or a form is unknown.
-        """
+        """The text with every `${...}` replaced, and the values that came from the environment. Raises `ConfigError`: a
+        variable is not set, or a form is unknown."""
         used: set[str] = set()
 
         def replace(match: re.Match[str]) -> str:

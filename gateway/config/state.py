@@ -8,15 +8,10 @@ from platformdirs import user_state_path
 
 from gateway.errors import ConfigError
 
-# Where the gateway keeps what it learns: the user's state folder (XDG_STATE_HOME). Nothing there is configuration.
-
 
 def state_folder() -> Path:
     """`codec-gateway` in the user's state folder; it may not exist yet."""
     return user_state_path("codec-gateway")
-
-
-# Files that only the gateway's own user may read, replaced as a whole: a reader sees either the old or the new one.
 
 
 def replace_private(path: Path, data: bytes) -> None:

@@ -17,10 +17,7 @@ from gateway.config.gateway_config import (
 from gateway.config.overrides import OverrideSection
 from gateway.config.section import Count, CountOrZero, Port, Seconds, Section
 
-# The settings of one MCP server, and of bolt-on tools: their names, the values they may have, and what they mean.
-#
-# Defaults come from `gateway_config.py`, so that each is written once; docs/configure.md shows the descriptions from
-# here. It reads nothing.
+# Defaults come from `gateway_config.py`; docs/configure.md shows the descriptions from here.
 
 _UPSTREAM = UpstreamConfig("")
 
@@ -261,10 +258,6 @@ class RegistrySection(Section):
         "`name` or `name:port`. A manifest on this machine may always name this machine.",
     )
 
-
-# `[serve]` and `[serve.connections]`: their keys, bounds and descriptions.
-#
-# Defaults come from `gateway_config.py`.
 
 MOST_WORKERS: Final = 256
 _SERVE, _CONNECTIONS = ServeConfig(), ConnectionsConfig()

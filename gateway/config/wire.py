@@ -19,14 +19,10 @@ class WireConfig:
     """Streams of frames."""
 
     max_delay: float = 0.040
-    """Seconds that an id of an interactive stream may wait for others."""
     dictionary_msgpack: Path | None = None
-    """zstd dictionary for streams of msgpack frames; without one they are not sent as zstd."""
     dictionary_protobuf: Path | None = None
     minimum_version: str | None = None
-    """Clients that ask for frames and speak an older Codec are answered with 426; None: all are served."""
     maps_origin: str | None = None
-    """Where the operator publishes maps; None: streams name their map by its hash alone."""
 
 
 _WIRE = WireConfig()
@@ -62,11 +58,7 @@ class WireSection(Section):
 
 
 def build_wire(values: Mapping[str, Any]) -> WireConfig:
-    """Build the settings from checked values.
-
-    Raises:
-        ConfigError: a dictionary is not a file.
-    """
+    """Build the settings from checked values. Raises `ConfigError`: a dictionary is not a file."""
     paths = {key: Path(values[key]) for key in ("dictionary_msgpack", "dictionary_protobuf") if values.get(key)}
     for key, path in paths.items():
         if not path.is_file():

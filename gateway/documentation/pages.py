@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
 
 
-# Commands as the reader types them: text that names them as in a clone to text for this installation.
-#
 # The pages say `.venv/bin/codec-gateway`, messages say `codec-gateway COMMAND`. Where the command is not on the search
 # path, both need its folder, as the person typed it; where it is, neither does.
 
@@ -93,10 +91,8 @@ def _is_prose(text: str, at: int) -> bool:
     return _NO_COMMAND.match(text, at) is not None
 
 
-# The pages that travel with the package: names that a person types to files, and files to names.
-#
-# In a clone they are the repository's own files; in a wheel they are copies that the build put beside this module
-# (`pyproject.toml`, `force-include`). A page's name is its path in the repository without `docs/` and without `.md`.
+# In a clone the pages are the repository's own files; in a wheel they are copies that the build put beside this module
+# (`pyproject.toml`, `force-include`). A page's name is its path in the repository without `docs/` and `.md`.
 
 INDEX: Final = "index"
 PATTERNS: Final = (
@@ -138,11 +134,8 @@ class Pages:
         return [name for name, path in self.files.items() if posixpath.dirname(path) == folder and path.endswith(".md")]
 
     def find(self, word: str) -> str:
-        """The name of the page that a person means: a name, a path, the last part of a name.
-
-        Raises:
-            ConfigError: there is no such page, or there are several.
-        """
+        """The name of the page that a person means: a name, a path, the last part of a name. Raises `ConfigError`:
+        there is no such page, or there are several."""
         asked = posixpath.normpath(word.partition("#")[0].removesuffix("/")).removeprefix("../").removeprefix("docs/")
         asked = asked.removesuffix(".md")
         for name in (asked, f"{asked}/README"):
@@ -192,11 +185,8 @@ def _is_foreign(path: Path) -> bool:
     return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
 
 
-# A page of Markdown to the Markdown that the command prints, and to HTML.
-#
-# Commands are spelled for the reader, comments for the tests are left out, and links to other pages lead to them by
-# name. What a link leads to may be no part of this installation: then it leads to the repository, if the package says
-# where that is, or says in words what it is. The HTML holds no markup of the page's own.
+# Comments for the tests are left out. A link to what is no part of this installation leads to the repository, if the
+# package says where that is, or says in words what it is. The HTML holds no markup of the page's own.
 
 FENCE: Final = re.compile(r"(^ {0,3}```.*?^ {0,3}```$)", re.MULTILINE | re.DOTALL)
 _COMMENT: Final = re.compile(r"^[ \t]*<!--.*?-->[ \t]*\n", re.MULTILINE | re.DOTALL)

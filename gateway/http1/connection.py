@@ -31,11 +31,9 @@ class LinkLost(Exception):
         self.sent = sent
 
 
-# Compressed bodies into plain ones (RFC 9110, 8.4.1), as they come and with a bound on what they become.
-#
-# The gateway asks for no compression, but servers behind some proxies compress all the same. gzip and deflate are
-# decoded here, in portions, so that whoever reads them can stop at a bound; br and zstd by the SDK, if its extra
-# `wire` is there. It knows no connection.
+# The gateway asks for no compression, but servers behind some proxies compress all the same (RFC 9110, 8.4.1). gzip and
+# deflate are decoded here, in portions, so that whoever reads them can stop at a bound; br and zstd by the SDK, if its
+# extra `wire` is there.
 
 _PORTION: Final = 64 * 1024
 _FREE: Final = 16 * 1024 * 1024
@@ -55,20 +53,14 @@ class BodyDecoder(Protocol):
         ...
 
     def take(self) -> bytes:
-        """The next portion; empty if more must come first.
-
-        Raises:
-            NoAnswer: it is not compressed as the header says, or grows too much.
-        """
+        """The next portion; empty if more must come first. Raises `NoAnswer`: it is not compressed as the header says,
+        or grows too much."""
         ...
 
 
 def decoder_for(encoding: str) -> BodyDecoder | None:
-    """What decodes a body with this `Content-Encoding`; None: it is not compressed.
-
-    Raises:
-        NoAnswer: it is compressed in a way that can't be decoded here.
-    """
+    """What decodes a body with this `Content-Encoding`; None: it is not compressed. Raises `NoAnswer`: it is compressed
+    in a way that can't be decoded here."""
     # Some servers write other words there, such as `utf-8` and `none`, which mean nothing.
     match encoding.strip().lower():
         case "gzip" | "x-gzip" | "deflate":
@@ -82,8 +74,6 @@ def decoder_for(encoding: str) -> BodyDecoder | None:
 
 
 class _SdkDecoder:
-    """Decodes br and zstd."""
-
     def __init__(self, coding: Literal["br", "zstd"]) -> None:
         # Imported here because no server should need it.
         from leaf_sdk.errors import CodingUnavailable
@@ -99,7 +89,6 @@ class _SdkDecoder:
         self._ready = b""
 
     def feed(self, data: bytes) -> None:
-        """See `BodyDecoder`."""
         from leaf_sdk.errors import BodyInvalid, BodyTooLarge
 
         try:
@@ -110,7 +99,6 @@ class _SdkDecoder:
             raise NoAnswer("its answer is compressed, but damaged") from None
 
     def take(self) -> bytes:
-        """See `BodyDecoder`."""
         data, self._ready = self._ready, b""
         return data
 
@@ -149,15 +137,12 @@ class Inflater:
         return data
 
 
-# The headers of a request as lines. A value from outside can't begin a second line.
+# A header's value from outside can't begin a second line.
 
 
 def header_lines(headers: Mapping[str, str]) -> bytes:
-    """Headers as they stand in a request.
-
-    Raises:
-        NoAnswer: a name or a value can't stand in a header, so nothing was sent.
-    """
+    """Headers as they stand in a request. Raises `NoAnswer`: a name or a value can't stand in a header, so nothing was
+    sent."""
     text = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     if text.count("\r") != len(headers) or text.count("\n") != len(headers) or "\0" in text:
         bad = next((name for name, value in headers.items() if any(c in name + value for c in "\r\n\0")), "")
@@ -264,11 +249,8 @@ class Connection(asyncio.Protocol):
             await self._progress()
 
     def decode(self) -> None:
-        """Decompress the body of this answer, if it is compressed.
-
-        Raises:
-            NoAnswer: it is compressed in a way that can't be decoded here.
-        """
+        """Decompress the body of this answer, if it is compressed. Raises `NoAnswer`: it is compressed in a way that
+        can't be decoded here."""
         self._decoder = decoder_for(self.header("content-encoding"))
 
     async def chunk(self) -> bytes:

@@ -55,21 +55,14 @@ class Address:
 
     def joined(self, reference: str) -> "Address":
         """The address that a server at this one means by a reference; it has our credentials only at the same origin.
-
-        Raises:
-            ValueError: see `read_url`.
-        """
+        Raises `ValueError`: see `read_url`."""
         target = read_url(urljoin(str(self), reference))
         kept = self.authorization if target.origin == self.origin else None
         return Address(target.origin, target.path, kept)
 
 
 def read_url(url: str) -> Address:
-    """Parse a URL.
-
-    Raises:
-        ValueError: it is not an http(s) URL with a host that can be looked up.
-    """
+    """Parse a URL. Raises `ValueError`: it is not an http(s) URL with a host that can be looked up."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError(f"{url[:200]!r} is not the URL of a server: expected http://HOST/... or https://HOST/...")

@@ -12,10 +12,7 @@ from gateway.escape import MASK, cut_text, mask_text, mask_value, sounds_secret
 from gateway.observe.client_metrics import AccessMetrics
 from gateway.observe.line_log import LineKind, LineLog, ascii_json, stamp
 
-# One line of the audit log: what is known about a call, and its text.
-#
-# Turns an `AuditLine` into JSON in printable ASCII, without secrets, cut to a length that a person reads. Any of its
-# values may come from a caller or from a server. It opens no file.
+# Any value of a line may come from a caller or from a server.
 
 _NAME_CUT: Final = 200
 _TEXT_CUT: Final = 1000
@@ -117,12 +114,6 @@ def _plain(value: bool | float | None) -> Any:
     if isinstance(value, int) and value.bit_length() > _LONGEST_INT:
         return f"integer of {value.bit_length()} bits"
     return value
-
-
-# The audit log: who called what, one JSON line for each call.
-#
-# Defines the lines that `line_log.py` writes here: what an endpoint reports about a call, with secrets masked. It knows
-# no endpoint and no server.
 
 
 class Audit(LineLog[AuditLine]):

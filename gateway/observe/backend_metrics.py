@@ -10,9 +10,7 @@ from prometheus_client.registry import Collector
 
 from gateway.observe.exposition import BOLT_ON_FORMS, ERROR_KINDS, OTHER, BoundedLabel, Described, one_of
 
-# The metrics of several engines, by engine: which are there, how much each does, and what was moved between them.
-#
-# Labels are names from the configuration.
+# Labels are names from the configuration, and words from fixed lists.
 
 _SINCE: Final = ("start", "middle")
 
@@ -45,10 +43,6 @@ class EngineMetrics:
         """An answer left an engine that was lost; `begun`: whether it had ids already."""
         self._moved.labels(self._engines.admit(engine), _SINCE[begun]).inc()
 
-
-# The metrics of slot files: what was moved between the engine's slots and files, what it saved, what was refused.
-#
-# Labels are words from fixed lists.
 
 _WAYS: Final = ("save", "restore")
 _FAULTS: Final = ("gone", "link", "owner", "mode", "size", "digest", "note", "engine", "save", OTHER)
@@ -90,10 +84,6 @@ class SlotFileMetrics:
         self._held.set(size)
 
 
-# The metrics of the store that replicas share: whether it answers, and what came of each question to it.
-#
-# Labels are words from fixed lists.
-
 SharedResult = Literal["ok", "nothing", "away", "late", "lost", "refused", "unreadable", "dropped"]
 SHARED_KINDS: Final = ("limit", "response", "memory", "event", "sign-in", "pending")
 SHARED_RESULTS: Final[tuple[SharedResult, ...]] = get_args(SharedResult)
@@ -126,10 +116,8 @@ class SharedMetrics:
         self._series[kind, result].inc()
 
 
-# The metrics about the state of each MCP server, and about errors and waiting times on the way to it.
-#
 # What is already kept elsewhere (calls in flight, sessions, the breaker) is read when the page is requested, and costs
-# a call nothing. Labels are names of configured servers and words from fixed lists.
+# a call nothing.
 
 _BREAKER: Final = {"closed": 0, "half_open": 1, "open": 2}
 _QUEUE_SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0)

@@ -9,9 +9,7 @@ from prometheus_client.exposition import generate_latest
 from gateway.observe.exposition import BOUND_KINDS, OTHER, Described, WithoutCreated, one_of
 from leaf_sdk.wire import CODINGS, Format, Reason
 
-# The metrics about who may call, and about the records of calls.
-#
-# Turns refusals and lost lines into series. Labels are words from fixed lists, never the name of a caller.
+# Labels are words from fixed lists, never the name of a caller.
 
 AUTH_FAILURES: Final = (
     "missing",
@@ -35,7 +33,6 @@ class AccessMetrics:
     """What is counted about callers."""
 
     def __init__(self, counter: Callable[..., Counter]) -> None:
-        """Create every series, so that each is there from the start."""
         self._failures = counter("codec_auth_failures", "Requests whose credentials were refused, by reason.", "reason")
         self._limited = counter(
             "codec_requests_limited", "Requests refused because a caller exceeded a limit, by limit.", "limit"
@@ -79,11 +76,6 @@ class AccessMetrics:
         self._untold.inc(lines)
 
 
-# The metrics about the connections of clients.
-#
-# Turns connections that were refused or ended into series by reason. How many are open is read when the page is
-# requested.
-
 EndReason = Literal[
     "total",
     "address",
@@ -102,7 +94,6 @@ class ConnectionMetrics:
     """What is counted about the connections of clients."""
 
     def __init__(self, counter: Callable[..., Counter], gauge: Callable[..., Gauge]) -> None:
-        """Create every series, so that each is there from the start."""
         self._open = gauge("codec_connections", "Open connections of clients.")
         self._ended = counter(
             "codec_connections_ended", "Connections of clients that the gateway refused or ended, by reason.", "reason"
@@ -118,10 +109,6 @@ class ConnectionMetrics:
         """The gateway refused or ended a connection."""
         self._ended.labels(reason).inc()
 
-
-# The metrics of streams of frames: how many, in which form, and how many bytes.
-#
-# Labels are words from fixed lists: formats, codings and the reasons for choosing a coding.
 
 FORMATS: Final = (*get_args(Format), OTHER)
 _CODINGS: Final = (*CODINGS, OTHER)
@@ -164,14 +151,10 @@ class WireMetrics:
         self._json.labels(form, coding).inc(as_json)
 
 
-# The metrics of the parent of several workers.
-
-
 class WorkerMetrics:
     """What a parent counts."""
 
     def __init__(self) -> None:
-        """Create every series, so that each is there from the start."""
         self._registry = CollectorRegistry()
         self._described: list[Described] = []
         self.running = self._gauge("codec_workers", "Workers that are taking requests.")

@@ -9,10 +9,6 @@ from typing import Final, Literal, get_args
 from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
 from prometheus_client.registry import Collector
 
-# Parts of a metrics page: how a metric is described, what is left out, how a metric is read back.
-#
-# It knows none of the gateway's metrics.
-
 
 @dataclass(frozen=True, slots=True)
 class Described:
@@ -63,10 +59,7 @@ def count_tasks() -> int:
         return 0
 
 
-# The values that a metric's label may have: fixed words, and names up to a bound.
-#
-# Turns a value into itself or into `other`. A stranger who could choose labels could use up the memory, so every value
-# is checked. It knows no metric.
+# A stranger who could choose labels could use up the memory, so every value is checked.
 
 OTHER: Final = "other"
 

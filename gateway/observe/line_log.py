@@ -22,8 +22,6 @@ from pydantic_core import to_json
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 
-# One line of JSON in printable ASCII, so that no text inside it can begin a second line. It opens no file.
-
 
 def stamp(when: datetime) -> str:
     """A time in UTC as lines show it."""
@@ -42,11 +40,8 @@ def ascii_json(fields: Mapping[str, Any]) -> str:
     return json.dumps(fields).replace("\x7f", "\\u007f")
 
 
-# A file that contains only whole lines, even if others move it away, cut it or fill its disk.
-#
-# Appends lines to a file. If a write breaks off, it tells how many lines are in the file, and removes the part of a
-# line that could not be finished. The file is reopened when its name leads to another one (logrotate). It does not know
-# what the lines are.
+# If a write breaks off, the part of a line that could not be finished is removed. The file is reopened when its name
+# leads to another one (logrotate).
 
 
 class LineFile:
@@ -162,11 +157,7 @@ class LineLog(Generic[T]):
         self._failing = False
 
     def __enter__(self) -> Self:
-        """Open the file and start the thread.
-
-        Raises:
-            ConfigError: the file can't be written.
-        """
+        """Open the file and start the thread. Raises `ConfigError`: the file can't be written."""
         try:
             self._file = LineFile(self._path)
         except OSError as error:

@@ -111,8 +111,6 @@ class TrajectoryLog(LineLog[TrajectoryAnswer]):
 
 
 class _Writer:
-    """Makes the text of lines."""
-
     def __init__(self, secrets: frozenset[str], digest: Callable[[], str | None]) -> None:
         self._secrets = secrets
         self._digest = digest

@@ -8,10 +8,6 @@ those of the other and touches nothing else. It knows no connection.
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-# How much a client may say about itself: its capabilities are kept for its session, its roots are sent to servers.
-#
-# Turns what a client announced, or answered, into the reason why it is too much. Pure.
-
 _ENTRIES: Final = 256
 """Keys and items of a client's capabilities, nested ones too."""
 _TEXT: Final = 16_384

@@ -51,11 +51,8 @@ _SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=")
 
 
 def encode_value(value: str) -> str:
-    """A text as the value of a header: as it is, or in base64 if a header can't carry it ("Value Encoding").
-
-    Raises:
-        UnicodeEncodeError: the text holds half a surrogate pair, which no JSON that we read does.
-    """
+    """A text as the value of a header: as it is, or in base64 if a header can't carry it ("Value Encoding"). Raises
+    `UnicodeEncodeError`: the text holds half a surrogate pair, which no JSON that we read does."""
     if _PLAIN.fullmatch(value) and not _SENTINEL.fullmatch(value):
         return value
     return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
@@ -149,11 +146,8 @@ def _invalid(message: str) -> dict[str, Any]:
     return {"code": INVALID_PARAMS, "message": message}
 
 
-# Tool arguments that are repeated in HTTP headers because the tool's input schema says so (`x-mcp-header`).
-#
-# Turns a schema into its annotations, annotations and arguments into `Mcp-Param-*` headers, and headers and arguments
-# into the error to send to a client where the two disagree (Streamable HTTP of 2026-07-28, "Custom Headers from Tool
-# Parameters"). Pure.
+# Streamable HTTP of 2026-07-28, "Custom Headers from Tool Parameters": arguments are repeated in `Mcp-Param-*` headers
+# where the tool's input schema says so (`x-mcp-header`).
 
 ANNOTATION: Final = "x-mcp-header"
 PARAM_PREFIX: Final = "Mcp-Param-"
@@ -250,12 +244,8 @@ def check_param_headers(
     headers: Mapping[str, str],
     repeated: Collection[str] = (),
 ) -> dict[str, Any] | None:
-    """The error for the first header that contradicts its argument; None: all agree.
-
-    Args:
-        headers: by lower-case names.
-        repeated: lower-case names of headers that came more than once.
-    """
+    """The error for the first header that contradicts its argument; None: all agree. `headers`: by lower-case names.
+    `repeated`: lower-case names of headers that came more than once."""
     for annotation in annotations:
         key = annotation.header.lower()
         if (fault := _fault(annotation, arguments, headers.get(key), repeated=key in repeated)) is not None:

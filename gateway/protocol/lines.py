@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Final
 
-# Bytes of a pipe into lines, each of bounded length.
-#
-# Sans-IO: `feed(data)` gives the lines that ended, `close()` the rest. Of a line over the bound only the head and the
-# tail are kept, enough to see which request it would have answered; `over` shows such a line before it ends. Linear in
-# the bytes fed, however they are cut.
+# Of a line over the bound only the head and the tail are kept, enough to see which request it would have answered;
+# `over` shows such a line before it ends. Linear in the bytes fed, however they are cut.
 
 PORTION: Final = 64
 """Lines that are processed before other tasks get a turn: each may cost tens of microseconds."""
@@ -133,12 +130,8 @@ class LineSplitter:
         return line
 
 
-# Server-sent events into messages, and back.
-#
-# Sans-IO: `feed(data)` gives the events that ended in it, however the bytes are cut; what the stream says about itself
-# (the last event's id, the pause before reconnecting) is kept as attributes. Of an event over the bound only the head
-# and the tail are kept, as of a long line; `over` shows it before it ends. Rules: WHATWG HTML, "Server-sent events",
-# 9.2.5 and 9.2.6. It knows no JSON. Linear in the bytes fed.
+# Rules: WHATWG HTML, "Server-sent events", 9.2.5 and 9.2.6. Of an event over the bound only the head and the tail are
+# kept, as of a long line; `over` shows it before it ends. Linear in the bytes fed.
 
 _BOM: Final = b"\xef\xbb\xbf"
 _FIELD_ROOM: Final = 64

@@ -17,13 +17,11 @@ from gateway.protocol.messages import (
     parse_message,
 )
 
-# A line that a strict JSON-RPC parser refuses, read as far as possible.
-#
-# Turns such a line into a message without what a tolerant writer lets through: half a surrogate pair (`"\ud800"`, which
-# JavaScript writes for a string cut in the middle of a character) and bytes that are not UTF-8 become U+FFFD; a byte
-# order mark and words before the message are dropped; an answer may lack `jsonrpc`, repeat its id in another form
-# (`"1"`, `1.0`), and hold an empty `error` or a null `method` beside its result. A line that is not JSON (cut short,
-# nested too deeply) counts as an answer if its ends look like one, so that nobody waits for another.
+# What a tolerant writer lets through: half a surrogate pair (`"\ud800"`, which JavaScript writes for a string cut in
+# the middle of a character) and bytes that are not UTF-8 become U+FFFD; a byte order mark and words before the message
+# are dropped; an answer may lack `jsonrpc`, repeat its id in another form (`"1"`, `1.0`), and hold an empty `error` or
+# a null `method` beside its result. A line that is not JSON (cut short, nested too deeply) counts as an answer if its
+# ends look like one, so that nobody waits for another.
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
 _NUMBER: Final = re.compile("0{0,9}[0-9]{1,18}", re.ASCII)
@@ -141,11 +139,8 @@ def _answered_id(message: dict[str, Any]) -> int | None:
     return number_of(found) if message.get("method") is None else None
 
 
-# JSON-RPC batches, split into their messages.
-#
-# Only version 2025-03-26 of MCP has batches. Turns a batch from a server into its messages if the version in use has
-# batches. Otherwise each message is refused: an answer becomes one that can't be used, so that nobody waits for
-# another. Each message is read as far as possible (`mending.py`). A batch from a client is only split.
+# Only version 2025-03-26 of MCP has batches. In any other, each message of a server's batch is refused: an answer
+# becomes one that can't be used, so that nobody waits for another. A batch from a client is only split.
 
 VERSIONS: Final = frozenset({"2025-03-26"})
 MOST: Final = 1024
@@ -155,11 +150,8 @@ _TOO_EARLY: Final = "a JSON-RPC batch before a version of MCP was agreed: send o
 
 
 def read_batch(data: bytes, version: str) -> list[RpcMessage | BrokenAnswer | Malformed]:
-    """The messages of a batch; empty if the data is not a batch.
-
-    Args:
-        version: the agreed version of the protocol; empty: none was agreed yet.
-    """
+    """The messages of a batch; empty if the data is not a batch. `version`: the agreed version of the protocol; empty:
+    none was agreed yet."""
     messages = [mend_value(part) for part in _parts(data)]
     if version in VERSIONS:
         return messages

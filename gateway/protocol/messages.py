@@ -182,11 +182,8 @@ def _written(message: dict[str, Any]) -> bytes:
 
 
 def encode_request(request_id: RequestId, method: str, params: Mapping[str, Any] | None) -> bytes:
-    """A request as JSON; without params, the field is left out.
-
-    Raises:
-        ValueError: the params hold half a surrogate pair or a number that JSON does not have, or are nested too deeply.
-    """
+    """A request as JSON; without params, the field is left out. Raises `ValueError`: the params hold half a surrogate
+    pair or a number that JSON does not have, or are nested too deeply."""
     body: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
     if params:
         body["params"] = params
@@ -244,12 +241,9 @@ def encode_failure(request_id: RequestId | None, error: Mapping[str, Any]) -> by
     return _written({"jsonrpc": "2.0", "id": request_id, "error": error})
 
 
-# A server's answer into its result and the bytes of the result, so that it can be passed on as it came.
-#
-# Turns a message into the same `RpcMessage` as `parse_message`, with a result that remembers its own JSON where the
-# message is an answer of the usual kind: nothing around the result but `jsonrpc` and our number. Only the result itself
-# is parsed then, once. Numbers keep their spelling in these bytes (`1.50e3`, long decimals, `1E400`); in the values
-# they are what Python makes of them.
+# An answer of the usual kind has nothing around its result but `jsonrpc` and our number. Only the result itself is
+# parsed then, once. Numbers keep their spelling in its bytes (`1.50e3`, long decimals, `1E400`); in the values they are
+# what Python makes of them.
 
 
 def _pattern(text: bytes) -> re.Pattern[bytes]:

@@ -21,11 +21,8 @@ from gateway.proxy.resolver import Resolver
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.upstream import Upstream
 
-# Whether a call runs, needs an approval first, or is refused.
-#
-# Turns a tool's annotations, the operator's settings and what the request itself wants into one decision. Annotations
-# are hints of the server's: where one is missing or malformed, the default of the MCP specification counts (not
-# read-only, destructive). A request can only be stricter than the operator. Pure: it asks nobody.
+# Annotations are hints of the server's: where one is missing or malformed, the default of the MCP specification counts
+# (not read-only, destructive). A request can only be stricter than the operator.
 
 Decision = Literal["run", "ask", "refuse"]
 _FROM_LOOSEST: Final[tuple[AskLevel, ...]] = get_args(AskLevel)
@@ -99,12 +96,8 @@ def _json(value: object) -> str:
 
 
 def why_asked(level: AskLevel, definition: Mapping[str, Any] | None) -> str | None:
-    """Why calls of a tool need an approval; None: they need none.
-
-    Args:
-        level: from `level_of`.
-        definition: as clients see it; None: it is not known.
-    """
+    """Why calls of a tool need an approval; None: they need none. `level`: from `level_of`. `definition`: as clients
+    see it; None: it is not known."""
     if level == "always":
         return "the operator wants every call of it approved"
     annotations = _annotations(definition)
@@ -160,11 +153,6 @@ def _annotations(definition: Mapping[str, Any] | None) -> Mapping[str, Any]:
     annotations: object = None if definition is None else definition.get("annotations")
     return cast("Mapping[str, Any]", annotations) if isinstance(annotations, Mapping) else {}
 
-
-# Has calls approved by the users of MCP clients, before they take a place at their servers.
-#
-# Turns a call into a question, where `approvals.py` says that it needs one, and a question into nothing where the user
-# accepts it, or into `NotApproved`. Nobody is waited for without a limit.
 
 _WAIT: Final = 600.0
 """Seconds that a user has to answer; as long as a parked call waits for its client's next round."""

@@ -22,10 +22,9 @@ from gateway.proxy.upstream.dispatcher import SessionGone
 from gateway.proxy.upstream.session.session import cannot_ask
 from gateway.proxy.upstream.upstream import Upstream
 
-# Whose a `requestState` is: that of a call parked here, or that of a modern server, which wants it back unchanged.
-#
-# A modern client sees both kinds, and the server may be a gateway like this one, whose states begin like ours. So a
-# server's state that could be taken for ours gets a prefix on its way to the client, and loses it on its way back.
+# A modern client sees states of calls parked here and of modern servers, and such a server may be a gateway like this
+# one, whose states begin like ours. So a server's state that could be taken for ours gets a prefix on its way to the
+# client, and loses it on its way back.
 
 PARKED: Final = "codec-gateway."
 """Prefix of our own states."""
@@ -136,11 +135,8 @@ class Parked:
                 self._questions.pop(key)
 
     async def settled(self) -> dict[str, Any]:
-        """Wait for what answers this round, and return it: the outcome, or the open questions.
-
-        Raises:
-            GatewayError: the outcome is an error.
-        """
+        """Wait for what answers this round, and return it: the outcome, or the open questions. Raises `GatewayError`:
+        the outcome is an error."""
         while self.outcome is None and not self._questions:
             self._changed.clear()
             await self._changed.wait()

@@ -9,11 +9,8 @@ from typing import Any, Final, Protocol
 from gateway.errors import rpc_error
 from gateway.protocol.messages import METHOD_NOT_FOUND
 
-# Who makes a request to the proxy, and what may be sent to them while it runs.
-#
-# Protocols for the most part: `serve` implements them for each kind of client (a session of the handshake era over HTTP
-# or standard input, a single 2026 request), the agent and the proxy itself use `NOBODY`. The proxy knows nothing about
-# a client beyond what is defined here.
+# `serve` implements these for each kind of client; the agent and the proxy itself use `NOBODY`. The proxy knows nothing
+# about a client beyond what is defined here.
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +81,8 @@ class Exchange(Protocol):
         ...
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Answer a request of the server (sampling, elicitation, roots) with its raw result.
-
-        Raises:
-            RpcError: the client refuses, can't be asked, or is gone.
-        """
+        """Answer a request of the server (sampling, elicitation, roots) with its raw result. Raises `RpcError`: the
+        client refuses, can't be asked, or is gone."""
         ...
 
 

@@ -18,12 +18,8 @@ from gateway.proxy.upstream.supervision.listing import KINDS, ItemKind, Listed
 from gateway.proxy.upstream.upstream import Upstream
 from gateway.proxy.uris import Located, PublicUris, UriClaims, rename_in_tool
 
-# What all servers offer together: the merged tools, and which server owns a name or a resource.
-#
-# Turns the servers' lists as last seen into entries under public names, and a public name into its owner. Two things
-# with the same public name are a `Clash`: the first keeps it, the other is hidden, and the clash is logged; at the
-# start it stops the gateway. URIs never clash (`uris.py`). It asks no server: it reads what the sessions have
-# listed.
+# The first of two things with the same public name keeps it, the other is hidden, and the clash is logged; at the start
+# it stops the gateway. URIs never clash (`uris.py`).
 
 _WORD: Final = 120
 _NAMED: Final = 100
@@ -61,7 +57,6 @@ class Catalog:
     """What all servers offer, merged again whenever a list changes."""
 
     def __init__(self, naming: Naming) -> None:
-        """Start empty."""
         self.naming = naming
         self._log = get_logger("gateway.proxy")
         self._warned: set[Clash | str] = set()
@@ -206,12 +201,6 @@ class Catalog:
 
 def _items(listed: Listed | None) -> Sequence[dict[str, Any]]:
     return () if listed is None else listed.items
-
-
-# What all servers offer now, and who is told when that changes.
-#
-# Turns the servers' notifications (a list changed, a resource changed) and their coming and going into the merged offer
-# and into calls to everybody who asked to be told, for each list of each server separately. It asks no server anything.
 
 
 @dataclass(frozen=True, slots=True)

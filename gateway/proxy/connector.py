@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
 
 
-# A transport whose requests are spans: what is sent to the server carries the trace context.
-#
-# Wraps the transport if tracing is on; if it is off, a call passes through none of this code. It knows no collector.
+# If tracing is off, a call passes through none of this code.
 
 
 class TracedTransport:

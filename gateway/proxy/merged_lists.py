@@ -25,10 +25,7 @@ from gateway.proxy.upstream.supervision.listing import FIELDS, METHODS, ItemKind
 from gateway.proxy.upstream.upstream import Upstream
 from gateway.proxy.uris import rename_in_tool
 
-# What several servers offer, in the words of a single server.
-#
-# Turns lists, capabilities and instructions of several servers into one result in the client's era. If there is only
-# one server, its own words stay as they are, including fields that we don't know. Pure.
+# If there is only one server, its own words stay as they are, including fields that we don't know.
 
 _LISTS: Final = ("tools", "prompts", "resources")
 _WORDS: Final = 16_384
@@ -132,7 +129,6 @@ class Lists:
     """Makes merged lists."""
 
     def __init__(self, catalog: Catalog) -> None:
-        """Start with no kept lists."""
         self._catalog = catalog
         self._log = get_logger("gateway.proxy")
         self._kept: dict[_Key, _Merged] = {}

@@ -13,11 +13,9 @@ from gateway.config.overrides import ToolOverride
 from gateway.protocol.headers import Annotation, annotations_of
 from gateway.toolcalls.schema.spec import ToolSpec
 
-# Aliases: names that every model API accepts, for tools whose public names some refuse (`safe_names`).
-#
 # OpenAI's and Anthropic's APIs, and hosts that pass names on to them, take 1 to 64 letters, digits, `_` and `-`, and
-# refuse a whole request for one other name. Turns a public name into its alias, which depends on the name alone unless
-# another tool has that alias as its name, and an alias back into the public name. Pure.
+# refuse a whole request for one other name. An alias depends on the public name alone unless another tool has that
+# alias as its name.
 
 SAFE: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _UNSAFE_RUN: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -32,7 +30,6 @@ class Aliases:
     """The aliases of one gateway's tools."""
 
     def __init__(self) -> None:
-        """Start without names."""
         self._names: Collection[str] = ()
         self.listed: dict[str, str] = {}
         """The aliases of listed tools, by public name."""
@@ -82,11 +79,6 @@ def _alias(name: str, number: int) -> str:
     return f"{_UNSAFE_RUN.sub('_', name)[:_READABLE]}_{digest[:_DIGITS]}"
 
 
-# The operator's changes to single tools, applied to definitions and to the arguments of calls.
-#
-# Turns a server's definition into the one that clients see, and a call's params into those that the server gets. Pure.
-
-
 def overridden(definition: Mapping[str, Any], overrides: Iterable[ToolOverride]) -> dict[str, Any]:
     """The definition as clients see it, apart from its name; a later override counts before an earlier one."""
     shown = dict(definition)
@@ -131,12 +123,8 @@ def _table(value: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-# Public names: what clients call a server's tool or prompt, and the way back to its own name.
-#
-# A public name is `<server><separator><own name>`, or the own name alone where no prefix is configured, or the name
-# that the operator gave a tool. The server part is made safe for every client's naming rules; the own part is the
-# server's choice and stays as it is. What the operator excluded has no public name. Pure: it knows no connection and no
-# list.
+# The server part of a public name is made safe for every client's naming rules; the own part is the server's choice and
+# stays as it is. What the operator excluded has no public name.
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 

@@ -22,11 +22,6 @@ from gateway.proxy.transport.oauth.token_endpoint import TokenExchange
 from gateway.proxy.transport.oauth.token_renewal import OneSignIn, SignedIn
 from gateway.proxy.upstream.upstream import OwnUpstreams, Upstream
 
-# Whose tokens requests carry at a server where each principal is itself: those of its own sign-in, or exchanged ones.
-#
-# Turns a principal into its account there, and an account into what authorizes requests. `PerUser` opens one
-# upstream for each account.
-
 _TRIES: Final = 4
 """How often a store that is late is asked, half a second apart, before somebody who may have signed in is asked to."""
 
@@ -36,10 +31,7 @@ class UpstreamAccount(Protocol):
 
     def current(self) -> str | None:
         """Which tokens it stands for: differs when they may be another person's. None: there are none (any more).
-
-        Raises:
-            NoAnswer: that can't be read.
-        """
+        Raises `NoAnswer`: that can't be read."""
         ...
 
     async def refresh(self) -> object:
@@ -148,13 +140,10 @@ class ExchangeAccounts:
         return UpstreamUnavailable(f"server {name!r} is not available: {why}", server=name)
 
 
-# The upstreams of one server at which each principal is itself: one upstream for each of them.
-#
-# Turns a principal into its own upstream, with its own sessions, lists and failures, whose requests carry its own
-# token (`UpstreamAccount`). It is opened when it is first needed, and ends after some time without use, with its
-# tokens, or when the principal has signed in again: the next sign-in may be another person's. The server's own
-# upstream serves nobody but those who use the operator's credentials; what that lists is what principals see before
-# they have an upstream of their own. It asks nobody to sign in.
+# A principal's own upstream is opened when it is first needed. It ends after some time without use, with its tokens, or
+# when the principal has signed in again: the next sign-in may be another person's. The server's own upstream serves
+# only those who use the operator's credentials; what that lists is what principals see before they have an upstream of
+# their own.
 
 _SWEEP: Final = 15.0
 _IDLE: Final = 600.0
@@ -171,12 +160,10 @@ class _User:
     _used: float = 0.0
 
     def note_use(self) -> None:
-        """Note that somebody needs it now."""
         self._used = monotonic()
 
     @property
     def seconds_unused(self) -> float:
-        """How long nobody has needed it."""
         return monotonic() - self._used
 
     @property
@@ -312,11 +299,8 @@ def _current(account: UpstreamAccount) -> str | None:
     return None
 
 
-# Asks callers to sign in where each has a sign-in of its own, and finds the upstream that is theirs afterwards.
-#
-# Turns a call to such a server into the caller's own upstream, into a question to its user that shows a page of the
-# gateway (MCP, "URL Mode Elicitation"), or into an error that names that page. The page proves who opens it: whoever
-# else gets its address can sign in for themselves only. It sends no request to the server.
+# The page proves who opens it: whoever else gets its address can sign in for themselves only (MCP, "URL Mode
+# Elicitation").
 
 _STATE: Final = f"{PARKED}sign-in"
 """The `requestState` of a modern client's next round. It stands for nothing: whether they signed in is looked up."""

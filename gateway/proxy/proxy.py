@@ -108,11 +108,8 @@ class Proxy:
         self._supervision: AbstractAsyncContextManager[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Start every upstream, and wait as `ready` does; an upstream that fails raises nothing.
-
-        Raises:
-            ConfigError: two servers offer a tool or a prompt under one public name.
-        """
+        """Start every upstream, and wait as `ready` does; an upstream that fails raises nothing. Raises `ConfigError`:
+        two servers offer a tool or a prompt under one public name."""
         self._supervision = self._supervised()
         await self._supervision.__aenter__()
         self._catalog.uris.settle()

@@ -15,12 +15,9 @@ from gateway.proxy.upstream.supervision.listing import ItemKind
 from gateway.proxy.upstream.upstream import Upstream
 from gateway.proxy.uris import Located, rename_in_result
 
-# Which server owns a public name or a URI, within what this client may see.
-#
-# Turns names and URIs into upstreams and their own names. The owner is the server that listed the name last, or, if
-# none did, one that could have it. Only `learn_tool`, `learn_prompt` and `learn_uri`, called before that, ask a server:
-# if a name that nobody listed could be in just one list that is known to be incomplete for this client, that server is
-# asked for its list again. It is not told the name.
+# The owner is the server that listed the name last, or, if none did, one that could have it. Only `learn_tool`,
+# `learn_prompt` and `learn_uri`, called before that, ask a server: if a name that nobody listed could be in just one
+# list that is known to be incomplete for this client, that server is asked for its list again. It is not told the name.
 
 NAME_LENGTH: Final = 128
 """Characters of a name that an error message shows."""
@@ -67,10 +64,7 @@ class Resolver:
 
     def own_entry(self, upstream: Upstream, own: str, called: str, caller: Caller) -> ToolEntry | None:
         """A tool as the principal's own upstream lists it; None: it has not listed it, and may have it all the same.
-
-        Raises:
-            UnknownTool: it has no such tool, or it may not be called.
-        """
+        Raises `UnknownTool`: it has no such tool, or it may not be called."""
         server = upstream.config.name
         if not self.may_have(server, own, caller):
             raise unknown_tool(called)
@@ -274,11 +268,7 @@ def unknown_tool(called: str) -> UnknownTool:
     return UnknownTool(f"unknown tool {shown!r}: expected a name from tools/list; list the tools again")
 
 
-# Requests about one resource: which server they are for, and whether the gateway watches the resource itself.
-#
-# Turns `resources/read`, `resources/subscribe` and `resources/unsubscribe` into requests to the server that owns the
-# URI. For a client without a session of its own with that server, the gateway watches the resource instead. It knows no
-# lists and no names.
+# For a client without a session of its own with a resource's server, the gateway watches the resource instead.
 
 ResourceWatch = Callable[[Collection[str], Principal, Callable[[str], None]], Awaitable[Callable[[], None]]]
 AskUpstream = Callable[[Upstream, str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]

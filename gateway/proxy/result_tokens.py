@@ -22,11 +22,8 @@ from leaf_sdk.leaf.payload import chosen, payloads_of
 from leaf_sdk.leaf.verify import check_ids
 from leaf_sdk.vocab import TokenMap
 
-# The content of a tool result as parts that can become ids: texts with the ids that their tool shipped, and stand-ins.
-#
-# Turns a raw CallToolResult into `TextPart`s, `UnreadText`s and `OtherPart`s in order. Reads both shapes of the leaf
-# contract (per-block `_meta`, and the older sibling block). A text that came as ids alone is decoded only when somebody
-# needs its words.
+# Both shapes of the leaf contract are read: per-block `_meta`, and the older sibling block. A text that came as ids
+# alone is decoded only when somebody needs its words.
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +124,6 @@ def resource_text(block: object) -> str | None:
 
 
 def _line(block: object) -> str:
-    """What a model reads in place of a block that is not text."""
     if not isinstance(block, dict):
         return stand_in({})
     fields = cast("dict[str, Any]", block)
@@ -303,7 +299,6 @@ class ResultTokens:
         return _shim(self._made(part.text, token_map))
 
     def _made(self, text: str, token_map: TokenMap) -> list[int]:
-        """Encode the text, and count that."""
         began = perf_counter()
         ids = _encode(token_map, text)
         self._metrics.shim_tokenized(token_map.map_id, ids=len(ids), seconds=perf_counter() - began)

@@ -104,12 +104,8 @@ def exceeds(value: object, limit: int) -> bool:
     return False
 
 
-# A short text in place of what a model can't read: `[image/png, 1280x720, 84 kB: this model reads text]`.
-#
-# Reads blocks of tool results in the shapes of MCP and of all APIs that are served. Of what a block says, only known
-# words and numbers get into the text, so that it can't say anything else; no address is fetched. Pure.
-
-# The format and the size of a picture, from the beginning of its bytes: PNG, JPEG, GIF, WebP. Pure.
+# Of what a block says, only known words and numbers get into the text, so that it can't say anything else; no address
+# is fetched. The shapes are those of MCP and of all APIs that are served.
 
 HEAD: Final = 65_536
 """Most bytes that are needed: a JPEG may hold a preview before its size."""

@@ -406,7 +406,6 @@ class Router:
     async def _send(
         self, upstream: Upstream, method: str, params: dict[str, Any], caller: Caller, request: _Request
     ) -> dict[str, Any]:
-        """Send the request to the session that serves its caller."""
         with upstream.used:
             result = await request(method, params, caller)
             if not is_input_required(result):
@@ -425,7 +424,6 @@ class Router:
 
 
 def _read_call(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The tool's name and the arguments of `tools/call`."""
     name = params.get("name")
     if not isinstance(name, str):
         raise rpc_error(INVALID_PARAMS, "tools/call needs the tool's name, as a string, in params.name")

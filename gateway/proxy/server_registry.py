@@ -32,11 +32,6 @@ if TYPE_CHECKING:
     from gateway.proxy.upstream.session.session import ListKind
 
 
-# The status of one upstream, for people, metrics and health checks.
-#
-# Reads an upstream, and changes nothing.
-
-
 @dataclass(frozen=True, slots=True)
 class UpstreamStatus:
     """The status of one upstream, for people, metrics and health checks."""
@@ -104,14 +99,12 @@ class _OfOwner:
     def upstream_changed(
         self, server: str, kind: "ListKind | None", session: ClientSession | None, owner: str | None = None
     ) -> None:
-        """See `ChangeListener`."""
         self._listener.upstream_changed(server, kind, session, owner or self._owner)
 
     def resource_updated(self, server: str, uri: str) -> None:
         """Nobody watches resources there (`ChangeFeed.watch`)."""
 
     def own_resource_updated(self, server: str, params: Mapping[str, Any], session: ClientSession) -> None:
-        """See `ChangeListener`."""
         self._listener.own_resource_updated(server, params, session)
 
 

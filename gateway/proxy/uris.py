@@ -11,12 +11,9 @@ from urllib.parse import quote
 
 from gateway.proxy.caller import Principal
 
-# Which servers claim a resource's URI, within what a principal may see.
-#
-# Turns what the servers list (URIs, and templates that URIs may fit) into the servers with the best claim to a URI.
 # Everything listed at the start counts as simultaneous: there, a server that lists a URI comes before one whose
 # template it fits, and a template that says more at its beginning before one that says less. What is listed later takes
-# nothing from who had it. The configuration's order decides nothing. Pure.
+# nothing from who had it. The configuration's order decides nothing.
 
 _VARIABLE: Final = re.compile(r"\{[^{}]*\}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -51,7 +48,6 @@ class UriClaims:
     """The claims of all servers."""
 
     def __init__(self) -> None:
-        """Start with no claims; every claim counts as made at the start until `settle`."""
         self.version = 0
         """Changes with every `replace`."""
         self._now = 0
@@ -150,12 +146,10 @@ def _fit(literals: tuple[str, ...], uri: str) -> bool:
     return True
 
 
-# Public URIs: how clients see the URI of a server's resource, and the way back (docs/adr/0033).
-#
-# With one server, URIs stay as they are. With several, a URI carries its server if another server lists it too, if
-# nobody lists it, or if it is a page for a tool (`ui://`): `ui://<mark>/<rest>`, or `<mark>+<URI>` for other schemes.
-# The mark depends on the server's name alone, so such a URI means the same whatever is listed, and in whatever order.
-# Pure.
+# docs/adr/0033. With one server, URIs stay as they are. With several, a URI carries its server if another server lists
+# it too, if nobody lists it, or if it is a page for a tool (`ui://`): `ui://<mark>/<rest>`, or `<mark>+<URI>` for other
+# schemes. The mark depends on the server's name alone, so such a URI means the same whatever is listed, and in whatever
+# order.
 
 _PAGE: Final = "ui://"
 """The scheme of pages that a host shows for a tool (MCP Apps): they must always be those of the tool's own server."""
@@ -245,11 +239,9 @@ def mark_of(server: str) -> str:
     return f"x-{like}-{sha256(server.encode()).hexdigest()[:8]}"
 
 
-# The URIs in a tool's definition or in a server's answer, each replaced by what a function makes of it.
-#
-# Knows where MCP and its Apps extension put URIs of resources: links and embedded resources in contents, the contents
-# of a resource, and the page of a tool in `_meta`. URIs in texts and in structured content stay as they are. Nothing is
-# changed in place; what holds no such URI is returned as it came. Pure.
+# MCP and its Apps extension put URIs of resources in links and embedded resources in contents, in the contents of a
+# resource, and in `_meta` for the page of a tool. URIs in texts and in structured content stay as they are. Nothing is
+# changed in place; what holds no such URI is returned as it came.
 
 Rename = Callable[[str], str]
 _PAGES: Final = ("ui/resourceUri", "openai/outputTemplate")

@@ -31,11 +31,8 @@ from gateway.replicas.interface import FORWARDED, Broken, Purpose, Replica, quie
 from gateway.replicas.link import Link
 from gateway.replicas.sealed_records import RecordFault, ReplicaKeys, derived
 
-# Where the other replicas send requests for what lives here.
-#
-# Turns the records of a connection into ASGI requests, one at a time, to the same app that clients use, so that each
-# caller is checked again. A connection that does not prove in time that it knows the common secret is closed, and only
-# a few may be unproven at once.
+# Requests of other replicas go to the same app that clients use, so that each caller is checked again. A connection
+# that does not prove in time that it knows the common secret is closed, and only a few may be unproven at once.
 
 _PROOF_TIME: Final = 5.0
 """Seconds within which the first record must arrive."""
@@ -156,8 +153,6 @@ class Listener:
 
 
 class _Exchange:
-    """One request, as the app reads and answers it."""
-
     def __init__(self, link: Link, go_on: Callable[[tuple[bytes, bytes]], None]) -> None:
         """`go_on`: takes over the connection with the next request, if that arrives while the app still runs."""
         self._link = link
@@ -216,10 +211,8 @@ class _Exchange:
         await self._link.send(*records)
 
 
-# Names of what lives in one replica: a session, a call that waits for its client, or a stored response.
-#
-# A name is sealed (`sealed_records.py`). It says in which process the thing lives, and for whom it was made. From the
-# name alone, any replica can tell where a request belongs: here, in another replica, or nowhere. No IO.
+# A name is sealed (`sealed_records.py`). It says in which process the thing lives, and for whom it was made, so any
+# replica can tell from it where a request belongs.
 
 _BOOT: Final = 8
 _OWNER: Final = 16

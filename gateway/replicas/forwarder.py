@@ -18,10 +18,7 @@ from gateway.replicas.interface import FORWARDED, Broken, Replica, quietly
 from gateway.replicas.link import FAULTS, Link, LinkPool, gone
 from gateway.replicas.sealed_records import RecordFault, ReplicaKeys
 
-# One HTTP request and its answer, as records between two replicas.
-#
-# Turns an ASGI scope into the data of a record, and back; bodies are separate records. Headers that belong to one
-# connection are left out. Pure.
+# Bodies are separate records. Headers that belong to one connection are left out.
 
 REQUEST: Final = b"R"
 BODY: Final = b"B"
@@ -176,8 +173,6 @@ class Forwarder:
 
 
 class _Errand:
-    """One request that another replica answers."""
-
     def __init__(self, owner: Replica, link: Link, receive: Receive, deadlines: Deadlines) -> None:
         self._owner = owner
         self._link = link

@@ -80,8 +80,6 @@ class Replicas(Protocol):
 
 
 class _Alone:
-    """A gateway without other replicas."""
-
     def name(self, purpose: Purpose, principal: str) -> str:
         return secrets.token_urlsafe(24)
 

@@ -15,10 +15,7 @@ from gateway.observe.logs import get_logger
 from gateway.replicas.interface import Replica
 from gateway.replicas.sealed_records import FULL, HELLO_BYTES, Hello, NoRoom, RecordFault, Records, ReplicaKeys
 
-# One connection between two replicas: the greeting of both sides, then records.
-#
-# An asyncio protocol that turns bytes into records and back. If one side is too fast, data waits in the kernel, or the
-# sender waits.
+# If one side is too fast, data waits in the kernel, or the sender waits.
 
 _HELD: Final = 512 * 1024
 """Bytes of received records that may wait to be taken; over that, reading pauses."""
@@ -203,10 +200,8 @@ def _look_after(kept: Any) -> None:
             kept.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-# The connections of this replica to the others, kept while they are idle.
-#
-# Turns an owner into a connection to it. An owner that is gone, or was restarted, is noticed at once. One that can't be
-# reached because either side lacks connections or descriptors does not count as gone.
+# An owner that is gone, or was restarted, is noticed at once. One that can't be reached because either side lacks
+# connections or descriptors does not count as gone.
 
 FAULTS: Final = (OSError, EOFError, RecordFault)
 """Errors that end a connection."""
@@ -296,7 +291,6 @@ class _Turns:
         self.opened = 0
 
     def note(self) -> None:
-        """Count an opened connection."""
         self.opened += 1
 
 
@@ -317,7 +311,6 @@ def _note(owner: Replica, what: str, error: Exception) -> None:
 
 
 def _is_short(error: Exception) -> bool:
-    """Whether this machine lacks a resource."""
     if not isinstance(error, OSError):
         return False
     return error.errno in (_NO_NAMES if isinstance(error, socket.gaierror) else _SHORT)

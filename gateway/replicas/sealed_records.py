@@ -12,10 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-# The secret that replicas share, and what is sealed with keys derived from it.
-#
-# Turns bytes into tokens that can be made and opened only with the secret, and back. Each purpose has a key of its own,
-# so that a token for one can't be used for another. No IO.
+# Each purpose has a key of its own, so that a token for one can't be used for another.
 
 KEY_BYTES: Final = 32
 _NONCE: Final = 12
@@ -70,12 +67,10 @@ def _id_of(secret: bytes) -> bytes:
     return hashlib.sha256(b"codec-gateway key " + secret).digest()[:_ID]
 
 
-# The bytes between two replicas: records that can be written and read only with their common secret, and in order.
-#
 # Each side draws 32 random bytes and sends them first. The keys for both directions are derived from the secret and
 # both draws, so nothing that was recorded can be replayed, and no clock is trusted. Records follow: four bytes of
 # length, and the sealed record, whose number is its nonce. If a record is missing, doubled, moved or changed, it does
-# not open, and the connection can't be used any more. Sans-IO.
+# not open, and the connection can't be used any more.
 
 MAGIC: Final = b"codec-gateway replica 1\n"
 ID_BYTES: Final = 4

@@ -223,8 +223,6 @@ class SharedStore:
 
 
 class _Written:
-    """A write in the background, which may be awaited."""
-
     def __init__(self, task: "asyncio.Task[object] | None", timeout: float) -> None:
         self._task = task
         self._timeout = timeout

@@ -14,11 +14,8 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from gateway.replicas.sealed_records import derived
 from gateway.shared.store_interface import StoreKind, StoreRecord, packed, unpacked
 
-# Names and values for a store that others can read: neither reveals anything, and only a replica can make one.
-#
-# Turns a purpose and what is looked for into a key of the store. Seals bytes so that they open only for the same
-# purpose, principal and key. When the secret is replaced, what was made with the previous one is still found and
-# opened. No IO.
+# Neither names nor values reveal anything, and only a replica can make one. When the secret is replaced, what was made
+# with the previous one is still found and opened.
 
 _FORMAT: Final = b"\x04"
 """The format of values, and of what the packages write into them. A value of another format counts as missing."""
@@ -76,11 +73,8 @@ def _joined(*parts: str | bytes) -> bytes:
     return b"".join([b"%d:%b" % (len(part), part) for part in encoded])
 
 
-# Records in a store: they are sealed before they are stored, and one that does not open counts as missing.
-#
-# Turns records into arguments of scripts, and results of scripts into records. Whoever can write to the store can move
-# a value, cut it, or link it to something else. That is noticed here: a value opens only under its own key, and says
-# what it follows.
+# Whoever can write to the store can move a value, cut it, or link it to something else. That is noticed here: a value
+# opens only under its own key, and says what it follows. One that does not open counts as missing.
 
 
 class Unreadable(Exception):

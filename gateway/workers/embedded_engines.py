@@ -36,8 +36,6 @@ log = get_logger("workers")
 
 @dataclass(frozen=True, slots=True)
 class _EngineAddress:
-    """The address and the key of an engine."""
-
     url: str
     key: str = field(repr=False)
 

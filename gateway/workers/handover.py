@@ -14,8 +14,6 @@ from gateway.config.replicas import WorkerConfig
 from gateway.errors import ConfigError, GatewayError
 from gateway.escape import cut_text
 
-# The parent's directory: Unix sockets over which it and its workers talk, out of reach of other users.
-
 _LONGEST_PATH: Final = 80
 """Characters of the directory's path. The whole path of a Unix socket may have 107."""
 
@@ -41,10 +39,6 @@ def admin_socket(folder: Path, number: int) -> Path:
     """The path of the socket on which a worker answers its parent's questions."""
     return folder / f"admin-{number}.sock"
 
-
-# What a parent and a worker say to each other on the socket between them, line by line.
-#
-# The parent sends one of `ORDERS`. A worker says once that it is ready, or why it can't be. No IO.
 
 Order = Literal["drain", "end", "reload"]
 ORDERS: Final[dict[bytes, Order]] = {b"drain\n": "drain", b"end\n": "end", b"reload\n": "reload"}
@@ -74,10 +68,8 @@ def fault_of(line: bytes) -> GatewayError | None:
     return ConfigError(said["failed"]) if said["config"] else GatewayError(said["failed"])
 
 
-# What a parent hands to a worker that it starts: which worker it is, what `serve` was given, and open descriptors.
-#
-# Turns that into one argument of a command line and back. It contains no secret: the key that the workers share comes
-# through a pipe, and only the pipe's descriptor is named here. No IO.
+# The argument contains no secret: the key that the workers share comes through a pipe, and only the pipe's descriptor
+# is named here.
 
 
 @dataclass(frozen=True, slots=True)

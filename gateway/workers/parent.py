@@ -35,8 +35,6 @@ from gateway.workers.stdio.shared_process import StdioHost
 from gateway.workers.worker_pages import Sums, WorkerPages
 from gateway.workers.worker_restarts import LoopbackPorts, Minder, WorkerPlan, started
 
-# The number of workers: as many as are set, or one for each core that this process may use.
-
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 """A container's CPU limit: microseconds of CPU time, and the period in microseconds."""
 

@@ -33,10 +33,7 @@ from gateway.serve.http.error_answers import error_response
 from gateway.workers.handover import admin_socket
 from gateway.workers.worker_restarts import Minder
 
-# Merges the reports of all workers into one: whether the gateway is ready, and its status.
-#
-# Turns JSON values into one of the same form. Counts are added up. Where all workers should report the same, the worst
-# or the first report is taken. Pure.
+# Counts are added up. Where all workers should report the same, the worst or the first report is taken.
 
 WorkerReport = dict[str, Any]
 Reports = Mapping[int, WorkerReport]
@@ -50,12 +47,8 @@ _ADDED: Final = ("sessions", "in_flight", "queued", "restarts", "answers")
 
 
 def merge_readiness(reports: Reports, count: int, *, draining: bool) -> WorkerReport:
-    """`/healthz/ready` of all workers: the gateway is ready as soon as one of them is.
-
-    Args:
-        reports: from the workers that answered.
-        count: how many workers there should be.
-    """
+    """`/healthz/ready` of all workers: the gateway is ready as soon as one of them is. `reports`: from the workers that
+    answered. `count`: how many workers there should be."""
     ready = not draining and any(report["ready"] for report in reports.values())
     reasons = [f"worker {number}: {reason}" for number, report in reports.items() for reason in report["reasons"]]
     reasons += [f"worker {number} does not answer" for number in range(count) if number not in reports]
@@ -123,7 +116,6 @@ def _by_name(lists: Sequence[Sequence[WorkerReport]]) -> list[WorkerReport]:
 
 
 def _one(several: Sequence[WorkerReport]) -> WorkerReport:
-    """One server or engine, as several workers see it."""
     worst = min(several, key=_standing)
     sums = {key: sum(each[key] for each in several) for key in _ADDED if key in worst}
     return {**worst, **sums}
@@ -148,11 +140,8 @@ def _latest(prompts: Sequence[WorkerReport]) -> list[WorkerReport]:
     return sorted(prompts, key=lambda each: each["when"], reverse=True)[:_PROMPTS]
 
 
-# The metrics pages of all workers as one page: each series is the sum over the workers that have it.
-#
-# Turns texts in the exposition format into one. What a worker counted stays in the sums after its end, as its last page
-# said it, so that no counter ever falls. Gauges that are not amounts are not added up: `LEAST` and `MOST` name them. No
-# IO.
+# What a worker counted stays in the sums after its end, as its last page said it, so that no counter ever falls. Gauges
+# that are not amounts are not added up: `LEAST` and `MOST` name them.
 
 LEAST: Final = frozenset(
     {
@@ -197,12 +186,8 @@ class Sums:
             self._ended = _added([self._ended, _counted(page)])
 
     def render(self, answered: Iterable[int], own: str) -> bytes:
-        """Return one page for all workers.
-
-        Args:
-            answered: workers that have just answered. For the others, only counters are included, as they last were.
-            own: another page to include.
-        """
+        """Return one page for all workers. `answered`: workers that have just answered. For the others, only counters
+        are included, as they last were. `own`: another page to include."""
         now = set(answered)
         pages = [page if worker in now else _counted(page) for worker, page in self._last.items()]
         registry = CollectorRegistry()
@@ -217,7 +202,6 @@ class _Collected(Collector):
         self._page = page
 
     def collect(self) -> Iterable[Metric]:
-        """Yield every family."""
         for family in self._page.values():
             metric = Metric(family.name, family.help, family.kind)
             for (name, labels), value in family.samples.items():
@@ -344,7 +328,6 @@ async def _of_one_process(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _page(there: Path, path: str) -> bytes | None:
-    """One page of one worker."""
     loop = asyncio.get_running_loop()
 
     def soon(write: Callable[[bytes], None], request: bytes) -> None:
@@ -365,7 +348,6 @@ async def _page(there: Path, path: str) -> bytes | None:
 
 
 def _line(minder: Minder, report: dict[str, Any] | None) -> dict[str, Any]:
-    """The line of one worker in `/status`."""
     return {
         "number": minder.number,
         "pid": minder.pid,

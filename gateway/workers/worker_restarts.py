@@ -25,8 +25,6 @@ from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.supervision.lifecycle import Backoff
 from gateway.workers.handover import Descriptors, Handed, Order, fault_of, order_line
 
-# Where the workers of one machine find each other: a loopback port for each, for as long as the parent lives.
-#
 # The parent holds the ports without listening on them. So nobody else can take a port while its worker is down, and a
 # request for something that lived in that worker is refused at once.
 
@@ -37,7 +35,6 @@ class LoopbackPorts:
     """A port for each worker, held for as long as the context lasts."""
 
     def __init__(self, count: int) -> None:
-        """Bind `count` ports."""
         self._held = [_bound(0) for _ in range(count)]
 
     def __enter__(self) -> Self:
@@ -66,10 +63,6 @@ def _bound(port: int) -> socket.socket:
     bound.bind((_LOOPBACK, port))
     return bound
 
-
-# One start of one worker: its process, and the socket on which it and its parent talk.
-#
-# Turns a plan and a number into a running process, and ends the process when the context ends.
 
 _END_TIME: Final = 10.0
 """Seconds that a worker gets to end when it is told to end at once. Then it is killed."""

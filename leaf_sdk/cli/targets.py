@@ -53,11 +53,7 @@ def tools_of(target: str) -> list[ToolSource]:
 
 
 def function_of(target: str) -> Callable[[Mapping[str, Any]], Any]:
-    """Import one function, `module:name`.
-
-    Raises:
-        BoltOnError: there is no such function.
-    """
+    """Import one function, `module:name`. Raises `BoltOnError`: there is no such function."""
     module_name, _, name = target.partition(":")
     found: object = getattr(_module(module_name), name, None) if name else None
     if not callable(found):

@@ -24,11 +24,7 @@ class Model(Protocol):
 
 
 def blocks_of(result: object) -> list[object]:
-    """Return the content blocks of a result.
-
-    Raises:
-        LeafResultInvalid: there is no list under `content`.
-    """
+    """Return the content blocks of a result. Raises `LeafResultInvalid`: there is no list under `content`."""
     content = field(result, "content")
     if not isinstance(content, list | tuple):
         raise LeafResultInvalid(

@@ -15,11 +15,7 @@ MAX_ID = 2**32 - 1
 
 
 def json_object(data: bytes, expected: str) -> dict[str, Any]:
-    """Parse bytes that must be a JSON object.
-
-    Raises:
-        NotAMap: they are not; the message says what was `expected`.
-    """
+    """Parse bytes that must be a JSON object. Raises `NotAMap`: they are not; the message says what was `expected`."""
     try:
         # Decoded strictly first: the parser itself would let surrogates in the bytes through.
         parsed: object = json.loads(data.decode("utf-8-sig" if data.startswith(BOM_UTF8) else "utf-8"))

@@ -118,11 +118,7 @@ GGUF_NAMES: Mapping[str, GgufPre] = {
 
 
 def from_gguf(name: str) -> GgufPre:
-    """Find what `tokenizer.ggml.pre` names.
-
-    Raises:
-        MapUnsupported: a name that is not in the table.
-    """
+    """Find what `tokenizer.ggml.pre` names. Raises `MapUnsupported`: a name that is not in the table."""
     found = GGUF_NAMES.get(name)
     if found is None:
         what = f"tokenizer.ggml.pre {name!r}"

@@ -120,11 +120,7 @@ def _pattern(stage: Mapping[str, Any]) -> str | None:
 
 
 def to_tokenizers(pre_tokenizer: PreTokenizer) -> "hf.PreTokenizer":
-    """Build the `tokenizers` object.
-
-    Raises:
-        MapUnsupported: a pattern that does not compile.
-    """
+    """Build the `tokenizers` object. Raises `MapUnsupported`: a pattern that does not compile."""
     from tokenizers import pre_tokenizers
 
     # GPT-2's pattern is the same cut as a Split by it, in the library's own faster form.

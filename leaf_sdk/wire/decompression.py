@@ -70,11 +70,7 @@ class Decoder:
         return out
 
     def close(self) -> bytes:
-        """End the body; returns b"", as `feed` holds nothing back.
-
-        Raises:
-            BodyInvalid: the body is not complete.
-        """
+        """End the body; returns b"", as `feed` holds nothing back. Raises `BodyInvalid`: the body is not complete."""
         if self._failed or not self._inflater.ended():
             raise BodyInvalid(f"the {self._coding} body ends early, after {self._given} bytes; request it again")
         return b""

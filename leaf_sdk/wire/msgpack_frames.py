@@ -28,11 +28,7 @@ PLAIN_TAIL: Final = b"\xa4done\xc2"
 
 
 def write_msgpack(frame: Frame) -> bytes:
-    """Return a frame's bytes.
-
-    Raises:
-        ValueError: an id that is negative or over 2**32 - 1.
-    """
+    """Return a frame's bytes. Raises `ValueError`: an id that is negative or over 2**32 - 1."""
     ids = frame.ids
     if ids and not 0 <= min(ids) <= max(ids) <= MAX_ID:
         raise ValueError(f"ids range from {min(ids)!r} to {max(ids)!r}, expected 0 to {MAX_ID}")
@@ -42,11 +38,7 @@ def write_msgpack(frame: Frame) -> bytes:
 
 
 def _read_msgpack(fields: Fields, limits: Limits) -> Frame:
-    """Make a frame from one map.
-
-    Raises:
-        FieldInvalid: a field is missing or of another type.
-    """
+    """Make a frame from one map. Raises `FieldInvalid`: a field is missing or of another type."""
     return read_frame(fields, read_ids(fields.get("ids"), "ids", limits), limits)
 
 

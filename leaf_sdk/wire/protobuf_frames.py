@@ -22,11 +22,7 @@ _BY_HAND: Final = 26
 
 
 def write_protobuf(frame: Frame) -> bytes:
-    """Return a frame's bytes, preceded by its length.
-
-    Raises:
-        ValueError: an id that is negative or over 2**32 - 1.
-    """
+    """Return a frame's bytes, preceded by its length. Raises `ValueError`: an id that is negative or over 2**32 - 1."""
     message = pb.CodecFrame(ids=frame.ids)
     if frame.done:
         message.done = True

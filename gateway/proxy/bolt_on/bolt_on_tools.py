@@ -46,10 +46,7 @@ from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.leaf.verify import check_ids
 from leaf_sdk.vocab import TokenMap
 
-# One request to a bolt-on's server, or for a manifest: a body out, a bounded body back, over HTTP or a Unix socket.
-#
-# Follows no redirect and accepts no compressed answer: both would let somebody else choose. It knows neither messages
-# nor manifests.
+# A request follows no redirect and accepts no compressed answer: both would let somebody else choose.
 
 _REFUSAL: Final = 2048
 """Bytes that are read of the body of a refusal."""
@@ -135,11 +132,8 @@ class Tools:
 
 
 async def read_tools(config: UpstreamConfig, client: HttpClient) -> Tools:
-    """Read the manifests of an upstream whose `manifest` is set.
-
-    Raises:
-        LinkLost: none can be used; the message says what is wrong with the first.
-    """
+    """Read the manifests of an upstream whose `manifest` is set. Raises `LinkLost`: none can be used; the message says
+    what is wrong with the first."""
     place = config.manifest or ""
     if "://" in place:
         manifests, faults = await _fetched(place, client)
@@ -223,11 +217,8 @@ def _address(endpoint: str) -> Address:
     return address if address.path != "/" else Address(address.origin, CALL_PATH, address.authorization)
 
 
-# Whether a bolt-on has ids for a map that this gateway accepts, and if not, why.
-#
-# Turns a manifest and the accepted maps into a `Match` or a `MapMiss`. A manifest may name a map by the hash of its
-# bytes or of the tokenizer.json that it was built from: both are in use. The accepted maps are injected from above,
-# since `proxy` and `engine` may not import each other.
+# A manifest may name a map by the hash of its bytes or of the tokenizer.json that it was built from: both are in use.
+# The accepted maps are injected from above, since `proxy` and `engine` may not import each other.
 
 _SHOWN: Final = 12
 """Hex digits of a hash that are shown to people."""
@@ -338,12 +329,9 @@ def match(manifest: Manifest, known: KnownMaps) -> Match | MapMiss:
     return MapMiss(f"it has ids for {has}, and this gateway accepts only {', '.join(f'{each}…' for each in maps)}")
 
 
-# A call to a bolt-on in the form that it understands, and its answer as an MCP tool result.
-#
-# Where its tokenizer is accepted, the ids that the model wrote are sent as they are, or the arguments are encoded
-# under that map; the ids that come back are checked, and not decoded for callers that read ids. Where it is not
-# accepted, arguments and answer are text. Ids that a bolt-on may not send are refused here for every caller. Does no
-# IO.
+# Where the bolt-on's tokenizer is accepted, the ids that the model wrote are sent as they are, or the arguments are
+# encoded under that map. Ids that come back are checked, and not decoded for callers that read ids. Elsewhere arguments
+# and answer are text.
 
 Form = Literal["raw", "encoded", "text"]
 """How the arguments are sent: as the model's ids, as ids that were made here, or as text."""
@@ -368,12 +356,8 @@ def write_call(
     number: int,
     metrics: Metrics,
 ) -> Outgoing:
-    """Return the call that the `params` of a `tools/call` ask for.
-
-    Raises:
-        Unfit: the arguments can't be written as JSON, or the tool speaks the engines' dialect, which has no text, and
-            none of its models fits an accepted map.
-    """
+    """Return the call that the `params` of a `tools/call` ask for. Raises `Unfit`: the arguments can't be written as
+    JSON, or the tool speaks the engines' dialect, which has no text, and none of its models fits an accepted map."""
     reads_ids = written is not None
     text = _written(params.get("arguments") or {})
     if isinstance(verdict, MapMiss):

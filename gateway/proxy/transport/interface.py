@@ -28,11 +28,8 @@ from gateway.protocol.messages import (
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds
 
-# Whether the params of a request can be written as JSON.
-#
-# Turns params from a client or a model into None, or into words that say what is wrong with them. Checked in the
-# caller's own task: the tasks that write to an upstream are shared by all its calls, and a message that broke one of
-# them would fail the other calls too. Pure; it knows no upstream.
+# Params are checked in the caller's own task: the tasks that write to an upstream are shared by all its calls, and a
+# message that broke one of them would fail the other calls too.
 
 _WRITER: Final = TypeAdapter(dict[str, Any])
 
@@ -171,19 +168,13 @@ class Transport(Protocol):
         ...
 
 
-# What all transports do alike: write a request or refuse it, cancel it, refuse an answer over the bound.
-
 CANCELLED: Final = "notifications/cancelled"
 NEVER_CANCELLED: Final = frozenset({"initialize", "ping", "server/discover"})
 """Requests that may be sent before a server can handle cancellation (MCP, "Cancellation": not `initialize`)."""
 
 
 def encode_or_refuse(number: int, method: str, params: Mapping[str, Any]) -> bytes:
-    """Return the request as JSON.
-
-    Raises:
-        Unfit: it can't be written as JSON, so it was not sent.
-    """
+    """Return the request as JSON. Raises `Unfit`: it can't be written as JSON, so it was not sent."""
     try:
         return encode_request(number, method, params)
     except ValueError as error:
@@ -195,11 +186,8 @@ def too_long(bound: int) -> str:
     return f"its answer of more than {bound} bytes is over the limit (limits.result_bytes)"
 
 
-# What we log about one server: its standard error, and what it does wrong.
-#
-# Turns bytes of standard error into one log event for each line, escaped and cut, and passes on our own warnings. Both
-# together are limited to some lines a second, and the rest is only counted, so that no server can fill the disk. It
-# knows no process and no message.
+# A server's standard error and our warnings about it are limited to some lines a second together, and the rest is only
+# counted, so that no server can fill the disk.
 
 LINES: Final = 200
 """Lines that are logged in a second, at most."""
@@ -253,11 +241,6 @@ class ServerLog:
             )
         self._since, self._said = self._clock(), 0
 
-
-# The requests that a server sends to us, each answered in a task of its own.
-#
-# Turns a server's request into a call of the exchange that it belongs to, and the result or the refusal into the bytes
-# of an answer. The number of open questions is bounded; a question that the server cancels is not answered.
 
 MOST: Final = 64
 """Questions of one server that may wait for answers at a time; more are refused."""

@@ -37,10 +37,7 @@ from gateway.proxy.upstream.supervision.selector import Selector
 from gateway.proxy.upstream.supervision.session_member import PING_TIME, SessionMember, why_silent
 from gateway.proxy.upstream.supervision.supervisor import Supervisor
 
-# How many calls of one server run at a time, and how many may wait for their turn.
-#
-# First come, first served. A call is refused at once if too many wait already, so that a slow server costs bounded
-# memory. It knows no calls.
+# A call is refused at once if too many wait already, so that a slow server costs bounded memory.
 
 
 class Full(Exception):
@@ -98,11 +95,8 @@ class Gate:
         return True
 
     async def enter(self) -> bool:
-        """Take a place; every `enter` that returned needs one `leave`. Return whether it had to wait.
-
-        Raises:
-            Full: `queue` calls wait already.
-        """
+        """Take a place; every `enter` that returned needs one `leave`. Return whether it had to wait. Raises `Full`:
+        `queue` calls wait already."""
         if self.enter_at_once():
             return False
         if len(self._waiting) >= self._queue:
@@ -137,8 +131,6 @@ class SessionGone(UpstreamUnavailable):
 
 @dataclass(slots=True)
 class _Attempt:
-    """One request in progress."""
-
     method: str
     params: Mapping[str, Any]
     caller: Caller
@@ -158,7 +150,6 @@ class _Attempt:
 
     @property
     def what(self) -> str:
-        """The request in words."""
         name: object = self.params.get("name") or self.params.get("uri")
         if self.method == "tools/call":
             return f"the call of tool {name!r}"

@@ -28,7 +28,6 @@ class GivenUris:
     """The URIs that one server gave."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._of: dict[str, dict[str, ref[SessionMember]]] = {}
         """The URIs of each principal, the oldest first."""
         self._count = 0

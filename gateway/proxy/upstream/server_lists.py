@@ -26,11 +26,8 @@ from gateway.proxy.upstream.supervision.selector import Selector
 from gateway.proxy.upstream.supervision.session_member import SessionMember
 from gateway.proxy.upstream.supervision.supervisor import Supervisor
 
-# What servers listed in an earlier run of the gateway, kept in the user's cache for a client's first look.
-#
-# Turns a server's lists and instructions into a file under a digest of its configuration, and back: a server that is
-# started in another way has none, even under the same name. A file that is damaged, too large or of another format
-# counts as none. It does not know whether the server is up.
+# The file is under a digest of the server's configuration: a server that is started in another way has none, even under
+# the same name. A file that is damaged, too large or of another format counts as none.
 
 _FORMAT: Final = 1
 _LONGEST: Final = 4 * 1024 * 1024
@@ -140,11 +137,8 @@ def _make_room(folder: Path) -> None:
             path.unlink()
 
 
-# What one server lists, as a certain caller sees it.
-#
-# Turns a caller into the list of its own session, or of the main one, and a name into whether the server listed it for
-# that caller. A server may list more for a client that can be asked. Until there is a session on which the server was
-# told of this, the lists are known to be incomplete for such a caller; `learn` opens one. It knows no public names.
+# A server may list more for a client that can be asked. Until there is a session on which the server was told of this,
+# the lists are known to be incomplete for such a caller; `learn` opens one.
 
 _STARTING: Final = 2.0
 """Seconds that a list waits for a server that is starting later on. Clients are told of the change when it is up."""
@@ -201,10 +195,7 @@ class CallerLists:
 
     async def get(self, kind: ItemKind, caller: Caller) -> ServerList:
         """Return the list as `caller` would see it; at first that of an earlier run of the gateway, if it is known.
-
-        Raises:
-            UpstreamUnavailable: the server can't be asked.
-        """
+        Raises `UpstreamUnavailable`: the server can't be asked."""
         last = self._supervisor.last
         if self._supervisor.asleep and last is not None and (kept := last.listing.known(kind)) is not None:
             # No need to wake the server for what it listed before it was put to sleep.
@@ -238,10 +229,7 @@ class CallerLists:
 
     async def learn(self, kinds: Sequence[ItemKind], caller: Caller) -> None:
         """Have the server list these for this caller, on a session on which it is told the caller's capabilities.
-
-        Raises:
-            UpstreamUnavailable: no such session can be opened now, or the server can't be asked.
-        """
+        Raises `UpstreamUnavailable`: no such session can be opened now, or the server can't be asked."""
         async with self._selector.open_aside(caller):
             for kind in kinds:
                 await self.get(kind, caller)

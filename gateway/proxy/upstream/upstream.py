@@ -250,11 +250,8 @@ class Upstream:
 
     @asynccontextmanager
     async def lease(self, caller: Caller, params: dict[str, Any]) -> AsyncGenerator[SessionMember, None]:
-        """Borrow a handshake-era session for this caller's exclusive use, as `runs_aside` demands.
-
-        Raises:
-            UpstreamUnavailable: it can't be opened.
-        """
+        """Borrow a handshake-era session for this caller's exclusive use, as `runs_aside` demands. Raises
+        `UpstreamUnavailable`: it can't be opened."""
         with self.used:
             async with self.selector.lease(caller, self.lists.giver(params, caller)) as member:
                 yield member

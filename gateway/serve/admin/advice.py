@@ -20,10 +20,8 @@ from gateway.toolcalls.schema.keywords import dead_references
 from leaf_sdk.leaf.verify import check_ids
 from leaf_sdk.vocab import TokenMap
 
-# What one result of a tool tells about its ids: shipped and good, shipped and bad, or not shipped.
-#
-# Turns a raw result into a word for people, by the rules under which the gateway itself accepts ids (`check_ids`). Also
-# says which tools may be called to find out: those that declare themselves read-only and need no arguments. Pure.
+# Ids are judged by the rules under which the gateway itself accepts them (`check_ids`). Only tools that declare
+# themselves read-only and need no arguments may be called to find out.
 
 _ID: Final = 80
 _SHORT: Final = 19

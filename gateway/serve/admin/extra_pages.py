@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from gateway.serve.admin.status_report import StatusReport
 
 
-# What pages that other packages bring to the admin port may read: the parts of one running gateway.
-
-
 @dataclass(frozen=True, slots=True)
 class GatewayParts:
     """The parts of the gateway that pages read."""
@@ -45,10 +42,8 @@ class GatewayParts:
         return self.proxy.config
 
 
-# Pages that other packages bring to the admin port, as entry points of `codec_gateway.admin_pages`.
-#
-# Turns each entry point into an application that answers below the path of its name: `console = "..."` answers
-# `/console`. The gateway knows none of them. A package that can't be loaded is left out, and the log says why.
+# Entry points of `codec_gateway.admin_pages`: `console = "..."` answers `/console`. A package that can't be loaded is
+# left out, and the log says why.
 
 _GROUP: Final = "codec_gateway.admin_pages"
 

@@ -28,7 +28,7 @@ from gateway.proxy.naming import ToolEntry
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.server_registry import UpstreamStatus
 from gateway.proxy.upstream.items.item_reader import MalformedField
-from gateway.proxy.upstream.items.tool_pins import PinFile
+from gateway.proxy.upstream.items.tool_pins import changed_tools
 from gateway.serve.admin.admin_pages import Readiness
 from gateway.serve.admin.advice import advice_on_context
 from gateway.serve.auth.api_keys import KeyFile
@@ -194,7 +194,6 @@ class StatusReport:
 
 
 def _member(status: MemberStatus, config: GatewayConfig, secrets: frozenset[str]) -> dict[str, Any]:
-    """One engine of several."""
     facts = None if status.ready is None else status.ready.facts
     return {
         "name": status.name,
@@ -211,7 +210,6 @@ def _member(status: MemberStatus, config: GatewayConfig, secrets: frozenset[str]
 
 
 def _malformed(field: MalformedField) -> dict[str, str | bool]:
-    """A field of an item that was mended, or for which the item is left out."""
     return {
         "list": field.kind,
         "item": escape_text(field.item, _NAME),
@@ -229,13 +227,11 @@ def _bolt_on(bolt_on: BoltOnStatus) -> dict[str, str | None]:
 
 def _read_files(config: GatewayConfig, secrets: frozenset[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The contents of the pin file and the key file. A file that can't be used is reported as a problem."""
-    pinned = {each.name for each in config.upstreams if each.pin != "off"}
     pins: dict[str, Any] = {"broken": [], "problem": None}
     keys: dict[str, Any] = {"names": [], "problem": None}
     try:
-        changes = PinFile().changes() if pinned else []
         pins["broken"] = [
-            {"server": each.server, "tool": escape_text(each.tool, _NAME)} for each in changes if each.server in pinned
+            {"server": each.server, "tool": escape_text(each.tool, _NAME)} for each in changed_tools(config)
         ]
     except ConfigError as error:
         pins["problem"] = _shown(error.message, secrets)

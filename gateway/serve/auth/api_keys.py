@@ -25,11 +25,8 @@ from gateway.observe.logs import get_logger
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.identity import RESERVED_NAMES, Allowance, CredentialRefused, Identity
 
-# API keys: what a key is, and the text of the file that stores them.
-#
-# Turns `keys.toml` into records and records into `keys.toml`. The file never holds a key itself, only its SHA-256. A
-# plain hash is enough: a key is 32 random bytes, so there is no list of likely ones to try (a slow hash protects
-# passwords that people make up). It opens no file.
+# `keys.toml` never holds a key itself, only its SHA-256. A plain hash is enough: a key is 32 random bytes, so there is
+# no list of likely ones to try (a slow hash protects passwords that people make up).
 
 KEY_PREFIX: Final = "codec_"
 """Prefix of every key, by which a scanner for leaked secrets can recognise one."""
@@ -115,11 +112,8 @@ def check_pattern(pattern: str) -> str:
 
 
 def parse_keys(text: str, origin: str) -> dict[str, KeyRecord]:
-    """The records of a key file by name.
-
-    Raises:
-        ConfigError: it is not TOML, has an unknown field, a bad name or value, or the same hash under two names.
-    """
+    """The records of a key file by name. Raises `ConfigError`: it is not TOML, has an unknown field, a bad name or
+    value, or the same hash under two names."""
     try:
         section = _KeysSection.model_validate(tomllib.loads(text), strict=True)
     except tomllib.TOMLDecodeError as error:
@@ -182,12 +176,9 @@ def _quote(text: object) -> str:
     return json.dumps(str(text), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-# The file of the API keys: changed by one process at a time, followed by the running gateway.
-#
-# `KeyFile` adds and revokes keys for the command line. `KeyRing` finds whose key a request carries, and looks at the
-# file's state at every request (one `stat`, 1.5 µs): a change takes effect at the next request, on every file system,
-# and no watcher has to be kept alive. A file that can't be used changes nothing, and the log says why. It knows no
-# HTTP.
+# `KeyRing` looks at the file's state at every request (one `stat`, 1.5 µs): a change takes effect at the next request,
+# on every file system, and no watcher has to be kept alive. A file that can't be used changes nothing, and the log says
+# why.
 
 _TOO_OPEN: Final = 0o027
 """Mode bits that must not be set: others may not read the file, and only its owner may write it, since whoever can
@@ -220,10 +211,7 @@ class KeyFile:
 
     def revoke(self, name: str) -> None:
         """Remove a key. The file stays even if it holds no keys: without it, callers might not be asked for one at all.
-
-        Raises:
-            ConfigError: there is no such key, or the file can't be written.
-        """
+        Raises `ConfigError`: there is no such key, or the file can't be written."""
         with self._alone():
             records = self.read()
             if name not in records:
@@ -261,11 +249,8 @@ class KeyRing:
             self._adopt(load_keys(path))
 
     def find(self, digest: bytes) -> Identity | None:
-        """Who holds the key with this SHA-256; None if there is no such key.
-
-        Raises:
-            CredentialRefused: the key has expired.
-        """
+        """Who holds the key with this SHA-256; None if there is no such key. Raises `CredentialRefused`: the key has
+        expired."""
         found = self._known.get(digest)
         if found is None:
             return None
@@ -301,11 +286,8 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def load_keys(path: Path) -> dict[str, KeyRecord]:
-    """The keys of a file that only its owner can change.
-
-    Raises:
-        ConfigError: others can read or change it, or it is not a key file.
-    """
+    """The keys of a file that only its owner can change. Raises `ConfigError`: others can read or change it, or it is
+    not a key file."""
     try:
         found = path.stat().st_mode
     except OSError as error:

@@ -40,13 +40,10 @@ from gateway.serve.http.error_answers import Refusal, error_response
 from gateway.serve.http.request_parts import headers_of, name_principal, principal_of
 from gateway.shared import Shared
 
-# Is this credential good? The gateway's own token, the API keys and the access tokens in one place.
-#
-# Turns the text after `Bearer` into an identity. Credentials that can't be guessed (256 random bits, or a signature
-# that was checked before) are looked up first, by their SHA-256: the timing of a lookup among hashes helps nobody to
-# find a key, and a key does not contain its name. A new signature can't be guessed either. Anything else may be a
-# guess and is checked separately, so that guessing can be slowed down without locking out holders of keys and access
-# tokens.
+# Credentials that can't be guessed (256 random bits, or a signature that was checked before) are looked up first, by
+# their SHA-256: the timing of a lookup among hashes helps nobody to find a key, and a key does not contain its name. A
+# new signature can't be guessed either. Anything else may be a guess and is checked separately, so that guessing can be
+# slowed down without locking out holders of keys and access tokens.
 
 UNGUESSABLE: Final = 32
 """Characters from which on a random token can't be found by trying; the generated one has 43."""
@@ -92,11 +89,8 @@ class Credentials:
         return self._token is not None or self._oauth is not None or (self._keys is not None and self._keys.in_use)
 
     def recognise(self, digest: bytes) -> Identity | None:
-        """Whose credential has this SHA-256; None if it is unknown or could be guessed.
-
-        Raises:
-            CredentialRefused: it is a key that has expired.
-        """
+        """Whose credential has this SHA-256; None if it is unknown or could be guessed. Raises `CredentialRefused`: it
+        is a key that has expired."""
         if self._strong and self._is_ours(digest):
             return OPERATOR
         if self._keys is not None and (identity := self._keys.find(digest)) is not None:
@@ -105,20 +99,14 @@ class Credentials:
 
     async def verify(self, credential: str, digest: bytes) -> Identity | None:
         """Whose access token it is, where `recognise` did not know it; None if it does not look like an access token.
-
-        Raises:
-            CredentialRefused: the token is refused; see `TokenVerifier.verify` in `oauth.py`.
-        """
+        Raises `CredentialRefused`: the token is refused; see `TokenVerifier.verify` in `oauth.py`."""
         if self._oauth is None or not self._oauth.reads(credential):
             return None
         return await self._oauth.verify(credential, digest)
 
     def check_guess(self, digest: bytes) -> Identity:
-        """Whose credential it is, where `recognise` did not know it and it is not an access token.
-
-        Raises:
-            CredentialRefused: it is nobody's.
-        """
+        """Whose credential it is, where `recognise` did not know it and it is not an access token. Raises
+        `CredentialRefused`: it is nobody's."""
         if not self._strong and self._is_ours(digest):
             return OPERATOR
         raise CredentialRefused("unknown", _UNKNOWN)
@@ -127,10 +115,8 @@ class Credentials:
         return self._token is not None and compare_digest(digest, self._token)
 
 
-# What this gateway publishes about itself as an OAuth 2.1 resource: where its metadata is, and where to get tokens.
-#
-# RFC 9728: the document at `/.well-known/oauth-protected-resource`, also with the resource's path appended (§3.1),
-# and the parts of a challenge that point there (§5.1). It checks no tokens.
+# RFC 9728: the document at `/.well-known/oauth-protected-resource`, also with the resource's path appended (§3.1), and
+# the parts of a challenge that point there (§5.1).
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
@@ -391,12 +377,9 @@ def _is_handshake(scope: Scope) -> bool:
     return headers_of(scope).values.get("mcp-protocol-version", NEWEST_HANDSHAKE) in HANDSHAKE_VERSIONS
 
 
-# What a client's request brings along for servers: headers (`client_headers`), and its access token for an exchange.
-#
-# An ASGI layer behind the guards: it adds to the request's principal what some server needs, and with the principal
-# it reaches every request that is made on the client's behalf. It knows no server; which of them gets which header is
-# decided where a server is asked (`proxy/upstream/dispatcher.py`), and no server gets the access token: it is
-# exchanged for one of the server's (`proxy/transport/oauth/token_endpoint.py`).
+# What a client's request brings along is added to its principal, and with the principal it reaches every request that
+# is made on the client's behalf. `proxy/upstream/dispatcher.py` decides which server gets which header. No server gets
+# the access token: it is exchanged for one of the server's (`proxy/transport/oauth/token_endpoint.py`).
 
 
 class ClientHeaders:

@@ -37,12 +37,8 @@ from gateway.serve.auth.identity import (
 )
 from gateway.serve.auth.rate_limiter import SignatureChecks
 
-# The public keys of an authorization server, fetched only when they are needed.
-#
-# Turns the configured issuer into keys by id (RFC 7517), through its metadata (RFC 8414, OpenID Connect Discovery) if
-# no address of the keys is configured. One fetch runs at a time, bounded in time and size, without redirects. An
-# unknown key id causes a new fetch, but a stranger who makes up ids can't cause more than one in `FLOOR` seconds. It
-# knows no tokens.
+# RFC 7517, RFC 8414, OpenID Connect Discovery. One fetch runs at a time, bounded in time and size, without redirects.
+# An unknown key id causes a new fetch, but a stranger who makes up ids can't cause more than one in `FLOOR` seconds.
 
 FRESH: Final = 15 * 60.0
 """Seconds for which fetched keys are used without asking again."""
@@ -247,8 +243,6 @@ _REASONS: Final[tuple[tuple[type[jwt.PyJWTError], str, str], ...]] = (
 
 
 class _Good(NamedTuple):
-    """A token that was checked."""
-
     identity: Identity
     until: float
     kid: str | None

@@ -186,11 +186,9 @@ def _make_room(table: "OrderedDict[str, V]", bound: int, may_go: Callable[[V], b
             del table[oldest]
 
 
-# The limits of one replica and those that all replicas share, behind one interface.
-#
 # The shared store, if there is one and it answers, counts requests a minute and wrong guesses; otherwise each replica
-# goes on with buckets of its own (`rate_limiter.py`) and its share of the rate. Each replica counts the requests that
-# run at the same time for itself. It knows no HTTP.
+# goes on with buckets of its own and its share of the rate. Each replica counts the requests that run at the same time
+# for itself.
 
 
 class RateLimits:

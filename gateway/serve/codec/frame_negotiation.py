@@ -30,10 +30,7 @@ from leaf_sdk.wire import (
 )
 from leaf_sdk.wire.dictionary import HEADER as DICTIONARY_HEADER
 
-# How one stream leaves: its format, coding, dictionary and flush policy, decided from the request and the settings.
-#
-# Turns request headers and fields into a `Wire` and its response headers. It opens no streams. Source: Codec v0.5
-# (codec.md A.5, A.6), RFC 9110 12.5.
+# Source: Codec v0.5 (codec.md A.5, A.6), RFC 9110 12.5.
 
 MAP_HEADER: Final = "Codec-Tokenizer-Map"
 MAP_HASH_HEADER: Final = "Codec-Tokenizer-Map-Hash"
@@ -169,10 +166,8 @@ def read_version(value: str | None) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-# Codec's discovery documents: the schema, the version, maps by name and by hash, dictionaries.
-#
-# Turns what the gateway holds into `GET /codec/*` and `GET /.well-known/codec/*`. Documents named by their hash never
-# change and may be cached for ever; clients must revalidate the rest. Source: Codec v0.5 (codec.md A.4, B.6).
+# Documents named by their hash never change and may be cached for ever; clients must revalidate the rest. Source: Codec
+# v0.5 (codec.md A.4, B.6).
 
 CODEC_VERSION: Final = "0.5"
 _FOR_EVER: Final = "public, max-age=31536000, immutable"

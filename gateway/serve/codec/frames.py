@@ -24,11 +24,9 @@ from gateway.toolcalls.stream.watcher import REGION_CAP
 from leaf_sdk.vocab import TokenMap
 from leaf_sdk.wire import Extras, FlushGate, Frame, FrameWriter, Spliced, ToolCall, Usage, open_encoder
 
-# Tool-call regions found in a stream of ids, without loss: every id comes out once, inside a region or outside.
-#
-# The gateway's `ToolWatcher` gives the bodies of calls only; here the markers and everything between them are kept
-# unchanged, since the client rebuilds the model's context from them. Frames name the calls where they can be read.
-# Pure. Source: Codec v0.5, `tool_watcher` in its two shapes (an object of ids; a flag with two texts).
+# The `ToolWatcher` of `gateway.toolcalls` gives the bodies of calls only; here the markers and everything between them
+# are kept unchanged, since the client rebuilds the model's context from them. Source: Codec v0.5, `tool_watcher` in its
+# two shapes (an object of ids; a flag with two texts).
 
 
 def watched_ids(watched: WatchIds | WatchTexts | None, token_map: TokenMap) -> WatchIds | None:
@@ -102,11 +100,8 @@ class Regions:
         return ToolCall(text, name if isinstance(name, str) else None, f"tc_{self._calls:08x}")
 
 
-# An agent's events as frames: the model's context in order, id by id, for a client that rebuilds it.
-#
-# `ids` are those that the model wrote; spliced ids go into the additive fields, with their source (only generated ids
-# are `ids`; `done` comes once, after the last turn). Text events are skipped; calls that were found are named. Pure: no
-# clock, no bytes. `leaf_sdk.wire` encodes the frames.
+# Only generated ids are `ids`; spliced ids go into the additive fields, with their source. `done` comes once, after the
+# last turn. Text events are skipped; calls that were found are named.
 
 _REASONS = {"stop": "eos_token", "length": "length", "tool_calls": "tool_calls"}
 _ERROR_TEXT = 1000
@@ -168,11 +163,8 @@ def _call(call: CallClosed) -> ToolCall:
     return ToolCall(f'{{"name":{json.dumps(call.name)},"arguments":{call.arguments}}}', call.name, call.id)
 
 
-# An answer as frames on a socket: gathered by the flush policy, compressed in one context, never held too long.
-#
-# Turns frames into response bytes. Ids wait for each other as long as the policy allows; a task of its own keeps the
-# time, since there may be no further event at which to check it. A client that does not read slows the generation down
-# until its connection ends.
+# Ids wait for each other as long as the policy allows; a task of its own keeps the time, since there may be no further
+# event at which to check it. A client that does not read slows the generation down until its connection ends.
 
 _ERRORS: Final = ApiForm(error_answer)
 _GRAIN: Final = 0.001
@@ -316,11 +308,6 @@ class FramedAnswer(Response):
 
         return await self._answering.run(scope, receive, show, beside=pump.keep_time)
 
-
-# From a request for frames to the response that sends them.
-#
-# Combines the request's fields (format, flush, watcher), its headers (coding, version) and what the gateway offers into
-# a `FramedAnswer`. It does not know which endpoint it serves.
 
 VERSION_HEADER = "codec-client-version"
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from gateway.deadlines import Deadline
 
 
-# The answer to a request that could not be read, as bytes: a status and a sentence; the connection then ends.
-#
 # Requests that were read are answered in the shapes of `error_answers.py`.
 
 

@@ -14,10 +14,7 @@ from gateway.observe.logs import get_logger
 from gateway.serve.http.error_answers import error_response
 from gateway.serve.http.response_writes import NextTurn
 
-# The trusted proxies in front of the gateway, which may say for which client they ask.
-#
-# Turns a peer's address and the `X-Forwarded-For` headers of a request into the client's address. The header is ignored
-# if anybody else sends it. It counts nothing.
+# `X-Forwarded-For` is ignored if anybody but a trusted proxy sends it.
 
 _FORWARDED: Final = b"x-forwarded-for"
 FORWARDED: Final = frozenset({_FORWARDED, b"x-forwarded-proto", b"x-forwarded-host", b"forwarded"})
@@ -83,11 +80,6 @@ def network_of(address: str) -> str:
         return parsed.packed[:8].hex() if parsed.ipv4_mapped is None else str(parsed.ipv4_mapped)
     return address
 
-
-# Who has connections open, and whether one more is allowed.
-#
-# Counts clients' connections, in all and by address, within the bounds of the settings and of the process's open files.
-# Says in the log that some are refused, at most once a minute for each reason. It knows no HTTP.
 
 _SAID_EVERY: Final = 60.0
 _WORDS: Final[dict[EndReason, str]] = {
@@ -175,11 +167,8 @@ class ClientConnections:
         return reason
 
 
-# The client behind a proxy: an ASGI layer in front of all others, used if `serve.trusted_proxies` names any.
-#
-# Replaces the address of a request that came through a trusted proxy by its client's, so that bad credentials count
-# against their sender. Such a client may have as many requests running as others may have connections. It knows no
-# credentials.
+# The address of a request that came through a trusted proxy becomes its client's, so that bad credentials count against
+# their sender. Such a client may have as many requests running as others may have connections.
 
 
 class ForwardedClients:

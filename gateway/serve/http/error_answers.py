@@ -31,10 +31,8 @@ from gateway.observe.logs import get_logger
 from gateway.replicas import Replica, Replicas
 from gateway.serve.http.request_parts import BodyOverLimit, BodyUnread, new_request_id
 
-# An error in the shape of Anthropic's API, and which requests get it.
-#
-# Turns a status and a sentence into the body that clients of that API read. They distinguish errors by `type` and
-# status, and quote `request_id` to the operator of the server. Pure. Source: Anthropic's API reference, "Errors".
+# Clients of Anthropic's API distinguish errors by `type` and status, and quote `request_id` to the operator of the
+# server. Source: Anthropic's API reference, "Errors".
 
 REQUEST_ID: Final = "request-id"
 """The header that holds the request's id in each answer."""
@@ -144,11 +142,6 @@ def error_body(message: str, type_name: str, code: str, param: str | None) -> di
     """An error in OpenAI's shape."""
     return {"error": {"message": message, "type": type_name, "param": param, "code": code}}
 
-
-# The answer to a request that another replica has to give.
-#
-# Turns a request, whose body may have been read already, into one that is sent on complete. The caller says what
-# answers if the other replica does not.
 
 _OF_THE_BODY: Final = frozenset({b"content-length", b"content-encoding"})
 

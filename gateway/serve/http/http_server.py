@@ -19,11 +19,8 @@ from gateway.observe.logs import get_logger
 from gateway.serve.http.client_connection import HttpProtocol
 from gateway.serve.http.connection_limits import ClientConnections
 
-# The process's limit of open files, and how much of it clients' connections may use.
-#
-# Raises the soft limit to the hard one. The part that clients may not use is kept for the admin port, servers'
-# processes, the engine and logs, so that these go on working when strangers have opened as many connections as they
-# can.
+# The part of the open files that clients may not use is kept for the admin port, servers' processes, the engine and
+# logs, so that these go on working when strangers have opened as many connections as they can.
 
 _RESERVE: Final = 512
 
@@ -73,11 +70,9 @@ def file_limit(files: int) -> FileLimit:
     return FileLimit(files, min(_RESERVE, files // 4))
 
 
-# The two listening sockets of a gateway: bound here, or passed by what started it (systemd's socket activation).
-#
-# Turns an address from the settings into a bound socket. A passed socket is identified by its name, `faces` or `admin`
-# (FileDescriptorName= of the unit). It knows no route and no server; `app/process.py` serves on the sockets. The
-# protocol: sd_listen_fds(3), environment variables LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES.
+# Sockets are bound here, or passed by what started the gateway (systemd's socket activation). A passed socket is
+# identified by its name, `faces` or `admin` (FileDescriptorName= of the unit). The protocol: sd_listen_fds(3),
+# environment variables LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES.
 
 _FIRST_FD: Final = 3
 _BACKLOG: Final = 2048
@@ -156,9 +151,6 @@ def _bound(name: str, host: str, port: int) -> socket.socket:
             f"can't listen on {host}:{port} ({os.strerror(number)}); "
             f"stop what listens there or choose another with {flag}"
         ) from error
-
-
-# A uvicorn server for one application on one socket, with the gateway's own connection protocol.
 
 
 class HttpServer(uvicorn.Server):

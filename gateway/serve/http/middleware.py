@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from gateway.observe.tracing import Traced, Tracing
 
 
-# Turns the ways in which clients spell the paths of `/v1` into one, before anything reads the path.
-#
-# Base addresses are given with a slash at their end, without `/v1`, or with a `/v1` that the client adds once more. It
-# knows which paths llama-server serves without `/v1` too; it does not know whether anybody serves what comes out.
+# Base addresses are given with a slash at their end, without `/v1`, or with a `/v1` that the client adds once more.
 
 _SLASHES: Final = re.compile("/{2,}")
 _BARE: Final = re.compile(r"/(chat/completions|responses|messages|models)(/|$)")
@@ -54,11 +51,9 @@ class SpelledPaths:
         return self._app(scope, receive, send)
 
 
-# Counts the running requests, so that a stop can wait for them.
-#
-# An ASGI layer over all endpoints. It does not wait for GET requests, which may stay open for ever (the GET stream of
-# an MCP session). Once a stop has begun, new requests are refused with 503, except those that continue something
-# running. Requests that don't finish in time are told so by an event in their scope.
+# A stop does not wait for GET requests, which may stay open for ever (the GET stream of an MCP session). Once it has
+# begun, new requests are refused with 503, except those that continue something running. Requests that don't finish in
+# time are told so by an event in their scope.
 
 EXPIRED: Final = "codec.expired"
 """Key in a request's scope: an `anyio.Event`, set when the time for finishing is over."""
@@ -139,25 +134,19 @@ class Drain:
         return False
 
 
-# The span of an HTTP request that generates, by OpenTelemetry's conventions for HTTP servers.
-#
-# An ASGI layer around the endpoints: it turns a request to one of a few paths into a span that lasts until its answer
-# is sent, also if that is a stream. What is done for the request is a span under it. It knows no API; how an answer
-# ended after it had begun is told to it through the scope. There is no such layer where nothing is traced.
+# The span lasts until the answer is sent, also if that is a stream (OpenTelemetry's conventions for HTTP servers). How
+# an answer ended after it had begun is told through the scope. There is no such layer where nothing is traced.
 
 _ENDING: Final = "codec.ending"
 """Key in the scope of a request that is traced."""
 
 
 class _Ending:
-    """How a request ends."""
-
     def __init__(self) -> None:
         self._status = 0
         self._error: BaseException | None = None
 
     def began(self, status: int) -> None:
-        """The answer begins with this status."""
         self._status = status
 
     def failed(self, error: BaseException) -> None:
@@ -165,7 +154,6 @@ class _Ending:
         self._error = error
 
     def show(self, span: "Traced") -> None:
-        """Write it to the request's span."""
         status, error = self._status, self._error
         if status:
             span.set({"http.response.status_code": status})

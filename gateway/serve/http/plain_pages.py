@@ -25,8 +25,6 @@ from gateway.documentation.pages import (
 from gateway.serve.http.connection_limits import FORWARDED
 from gateway.serve.http.error_answers import error_response
 
-# A page of HTML that loads nothing but its own style: its parts to bytes and headers.
-#
 # For what a person may open in a browser without a credential: no script, no form, no frame, nothing from elsewhere.
 
 _STYLE: Final = (
@@ -70,11 +68,9 @@ async def send_answer(
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
-# `GET /docs/...`: the documentation of this version, read only.
-#
-# Browsers get HTML, programs the Markdown. A page is rendered when it is first asked for, in a thread, and kept: there
-# are as many as there are files. What is asked for is looked up among their names; no path is made of it. Pages are the
-# same for everybody, so no credential is needed.
+# A page is rendered when it is first asked for, in a thread, and kept: there are as many as there are files. What is
+# asked for is looked up among their names; no path is made of it. Pages are the same for everybody, so no credential is
+# needed.
 
 ROOT: Final = "/docs"
 _KINDS: Final = {".svg": "image/svg+xml", ".png": "image/png"}
@@ -128,11 +124,8 @@ class DocPages:
         return page_bytes(f"{pages.title(name)} · codec-gateway", top + html_form(pages, name, self._spelling)), HTML
 
 
-# `GET /`: what this is and where things are, for a person who opened the address in a browser; and `/docs`.
-#
-# One page, and the same content as JSON, made once. It reveals nothing about this gateway but, to people on the same
-# machine, where its admin port and its programs are, so it asks for no credential. A request that a
-# proxy forwarded, or that names another host, comes from elsewhere.
+# The page reveals nothing about this gateway but, to people on the same machine, where its admin port and its programs
+# are, so it asks for no credential. A request that a proxy forwarded, or that names another host, comes from elsewhere.
 
 _JSON: Final = "application/json"
 _PLACES: Final = {
@@ -265,5 +258,4 @@ def _linked(shown: str, target: str | None) -> str:
 
 
 def _accepts(scope: Scope, kind: str) -> bool:
-    """Whether `Accept` names this type."""
     return any(name == b"accept" and kind.encode() in value for name, value in scope["headers"])

@@ -15,10 +15,7 @@ from gateway.proxy.caller import ANYBODY, Principal
 from leaf_sdk.errors import BodyInvalid, BodyTooLarge
 from leaf_sdk.wire import Coding, Decoder, available_codings
 
-# The headers of a request by name, read once for all layers that look at them.
-#
-# Turns a scope's list of headers into texts: names in lower case, values without surrounding blanks, which llhttp
-# leaves at the end of a value though they are not part of it (RFC 9110, 5.5). It knows no header but `accept`.
+# llhttp leaves blanks at the end of a value though they are not part of it (RFC 9110, 5.5).
 
 _USUAL: Final = {
     name.encode(): name
@@ -91,10 +88,8 @@ def new_request_id() -> str:
     return f"req_{secrets.token_hex(12)}"
 
 
-# A request's body as bytes, decompressed, within one bound.
-#
-# Stops reading at the bound, which applies both to the bytes sent and to what they decompress to, so that a small body
-# can't fill the memory. JSON is not parsed here, but what parsing it would cost is bounded: a list may take two bytes.
+# The bound applies both to the bytes sent and to what they decompress to, so that a small body can't fill the memory.
+# JSON is not parsed here, but what parsing it would cost is bounded: a list may take two bytes.
 
 VALUES: Final = 200_000
 """Most lists, objects and members of objects in one body: each costs the event loop a microsecond, and more later."""
@@ -123,10 +118,7 @@ def media_type(content_type: str) -> str:
 
 def must_be_json(request: Request) -> None:
     """Refuse a body that is not declared as JSON: pages of any origin can send some other types without a preflight.
-
-    Raises:
-        BodyUnread: another content type, or none.
-    """
+    Raises `BodyUnread`: another content type, or none."""
     content_type = request.headers.get("content-type", "")
     if media_type(content_type) != "application/json":
         raise BodyUnread(f"Content-Type {content_type!r:.80} is not accepted here: send application/json")
@@ -181,11 +173,8 @@ def _seems_too_much(body: bytes | bytearray) -> bool:
     return sum(map(body.count, (b"[", b"{", b":"))) > VALUES or body.count(b",") > _ITEMS
 
 
-# A body in msgpack, decoded within bounds.
-#
-# Turns bytes into values. A list or map may take one byte in the body and sixty in memory, so their number is bounded
-# as in JSON: the bound of the body alone would let a request take sixty times as much. So is that of the items, most of
-# which are ids of a prompt. It knows no message.
+# A list or map may take one byte in the body and sixty in memory, so their number is bounded as in JSON. So is that of
+# the items, most of which are ids of a prompt.
 
 ITEMS: Final = 2**20
 """Most items of all lists in a body."""

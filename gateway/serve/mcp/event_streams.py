@@ -15,9 +15,7 @@ from gateway.protocol.lines import encode_event, encode_message
 from gateway.serve.mcp.outbox import Outbox
 from gateway.shared import Shared, StoreBounds, StoreRecord
 
-# The events of a session, written to the shared store in case the replica that has the session goes away.
-#
-# Turns numbered events into records and writes them in the background, one after the other. It knows no HTTP.
+# Events are written to the shared store in case the replica that has the session goes away.
 
 _WAITING: Final = 1024
 _WAITING_BYTES: Final = 1024 * 1024
@@ -164,11 +162,8 @@ class EventStream:
             self._history.tell_others(self.number, self._last, self._outbox.frames())
 
     def attach(self, after: int | None = None) -> "NumberedReader":
-        """A reader for a new response. Closes the reader before it.
-
-        Args:
-            after: the number of the last event that the client has; None: start with the waiting events.
-        """
+        """A reader for a new response. Closes the reader before it. `after`: the number of the last event that the
+        client has; None: start with the waiting events."""
         if self._reader is not None:
             self._reader.close()
         self._reader = NumberedReader(self, [] if after is None else self._history.after(self.number, after))

@@ -252,11 +252,8 @@ class ClientWatch(Deadline):
         self.left()
 
 
-# The answer to one POST of either era: JSON if nothing was pushed before it, else a stream that ends with it.
-#
-# Turns what is sent while a request runs into the events of its response. The request runs in the task in which it
-# came, and goes on there after its client has left if the client may come back; only a stream needs another task, which
-# writes it. It knows no era and no session.
+# The request runs in the task in which it came, and goes on there after its client has left if the client may come
+# back; only a stream needs another task, which writes it.
 
 
 class PushedEvents(Events, Protocol):

@@ -150,13 +150,11 @@ class _Pushes:
         self.stream = Outbox(self.ready.set, dropped)
 
     def finish(self, frame: bytes | None) -> None:
-        """End the events, with a last frame if there is one."""
         self.over = True
         if frame is not None:
             self.stream.put(frame)
 
     def take(self) -> bytes:
-        """Take the waiting events."""
         return b"".join(map(encode_message, self.stream.take()))
 
     def leave(self) -> bool:

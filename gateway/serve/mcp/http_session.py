@@ -33,10 +33,7 @@ from gateway.serve.mcp.outbox import Stream
 from gateway.serve.mcp.sessions import McpSession, session_call
 from leaf_sdk.vocab import TokenMap
 
-# The content of one POST from a client of the handshake era: one message, or the messages of a batch.
-#
-# Turns a body into the requests to run and the messages that need no answer. Only version 2025-03-26 has batches
-# (`protocol/mending.py`); a batch with an unreadable message is refused as a whole. It knows no session.
+# Only version 2025-03-26 has batches (`protocol/mending.py`); a batch with an unreadable message is refused as a whole.
 
 
 class PostMessages(NamedTuple):

@@ -48,10 +48,6 @@ from gateway.serve.mcp.http_session import (
 from gateway.serve.mcp.methods import McpCore, check_greeting, error_answer
 from gateway.shared import Shared, StoreBounds
 
-# The events that sessions have left in the shared store, for clients that come back after their replica is gone.
-#
-# Turns the id of the last event that a client has into an answer with the events after it: all of them, or none.
-
 _MOST_EVENTS: Final = 1024
 """The most events of a stream that are sent again."""
 _MOST_BYTES: Final = 64 * 1024 * 1024
@@ -310,7 +306,6 @@ class HttpSessions:
             session.dismiss(admitted)
 
     def _carry(self, session: HttpSession) -> CarriedStream:
-        """A new stream of a session, for the response to a POST."""
         carried = CarriedStream(session, session.open_stream())
         self._close_later(session, carried)
         return carried

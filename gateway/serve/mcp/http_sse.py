@@ -137,7 +137,6 @@ class OldSessions:
         return session
 
     async def _answer(self, message: Request, session: HttpSession, request: HttpRequest) -> None:
-        """Answer a request on the session's stream."""
         stream = session.standing
         if message.method == "initialize" and session.session_id not in self._greeted:
             stream.put(await self._greet(message, session, request))

@@ -96,11 +96,8 @@ class ResultLinks:
     def named_limit(
         self, params: Mapping[str, Any], headers: Mapping[str, str] | None, session: McpSession | None = None
     ) -> int | None:
-        """Return the limit that a request's params or headers name, or else its session; None: they name none.
-
-        Raises:
-            RpcError: it is no number of characters.
-        """
+        """Return the limit that a request's params or headers name, or else its session; None: they name none. Raises
+        `RpcError`: it is no number of characters."""
         given: object = params["_meta"].get(RESULT_LIMIT_KEY) if isinstance(params.get("_meta"), dict) else None
         if given is None and (headers is None or (given := headers.get(RESULT_LIMIT_HEADER)) is None):
             return None if session is None else session.result_limit
@@ -144,11 +141,8 @@ class ResultLinks:
         return isinstance(uri, str) and _name_in(uri) in self._kept
 
     async def read(self, uri: str, call: ClientCall) -> dict[str, Any]:
-        """Return the result of `resources/read` for a URI of a kept result.
-
-        Raises:
-            RpcError: it is no longer kept, belongs to somebody else, or the URI asks for a part that it does not have.
-        """
+        """Return the result of `resources/read` for a URI of a kept result. Raises `RpcError`: it is no longer kept,
+        belongs to somebody else, or the URI asks for a part that it does not have."""
         kept = self._kept.get(_name_in(uri))
         content = None
         if self._store is not None and kept is not None and kept.owner == call.principal.name:
@@ -286,7 +280,6 @@ def _hits(text: str, words: str) -> Iterator[str]:
 
 
 def _places(text: str, words: str) -> Iterator[int]:
-    """Where these words begin, in either case."""
     sought, at = _without_case(words), 0
     while at < len(text):
         window = _without_case(text[at : at + _STEP + len(words) - 1])

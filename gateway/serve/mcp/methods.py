@@ -51,11 +51,6 @@ from gateway.serve.mcp.result_ids import ClientIds, SessionMaps
 from gateway.serve.mcp.sessions import ClientCall, McpSession
 from leaf_sdk.vocab import TokenMap
 
-# `subscriptions/listen` of 2026-07-28: streams of changes, which stay open until the client or the gateway ends them.
-#
-# Turns the changes that servers report into notifications for each open subscription: only of the kinds that it asked
-# for, only from servers that its client may see, each with the subscription's id. It knows no transport.
-
 _MOST: Final = 1024
 """The most subscriptions that may be open at the same time."""
 _MOST_URIS: Final = 256
@@ -66,8 +61,6 @@ _WATCHED: Final = "resourceSubscriptions"
 
 @dataclass(eq=False, slots=True)
 class _Subscription:
-    """One open stream."""
-
     request_id: RequestId
     call: ClientCall
     kinds: frozenset[str]
@@ -78,12 +71,10 @@ class _Subscription:
     acknowledged: bool = False
 
     def honoured(self) -> dict[str, Any]:
-        """The part of the requested filter that is honoured."""
         lists = {name: True for name, kind in _LISTS.items() if kind in self.kinds}
         return lists | ({_WATCHED: list(self.uris)} if self.uris else {})
 
     def tagged(self) -> dict[str, Any]:
-        """The `_meta` of every frame."""
         return {SUBSCRIPTION_KEY: self.request_id}
 
     def acknowledge(self) -> None:
@@ -122,11 +113,8 @@ class Subscriptions:
         self._open: set[_Subscription] = set()
 
     async def listen(self, request_id: RequestId, params: Mapping[str, Any], call: ClientCall) -> dict[str, Any]:
-        """Serve one stream until `close` is called or the caller is cancelled. Returns the request's result.
-
-        Raises:
-            RpcError: the filter is malformed, too many streams are open, or a resource can't be watched.
-        """
+        """Serve one stream until `close` is called or the caller is cancelled. Returns the request's result. Raises
+        `RpcError`: the filter is malformed, too many streams are open, or a resource can't be watched."""
         subscription = self._read(request_id, params, call)
         if (over := self._shares.take(call.principal)) is not None:
             raise rpc_error(INTERNAL_ERROR, over.message)

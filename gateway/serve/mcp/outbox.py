@@ -150,10 +150,7 @@ class HeldStream:
             self._stream.put(frame)
 
 
-# The notifications that clients lose because they do not read: each one counted, and a line in the log now and then.
-#
-# Counts every loss in the metrics, and logs the losses of a minute in one line, so that a server that floods a slow
-# client does not flood the log. It knows no stream.
+# The losses of a minute are one line, so that a server that floods a slow client does not flood the log.
 
 EVERY: Final = 60.0
 """The least number of seconds between two lines."""

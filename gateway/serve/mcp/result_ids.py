@@ -15,11 +15,7 @@ from leaf_sdk.errors import MapHashMalformed
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap, normalise_hash
 
-# Which token map a client uses, as it says in a header, in its `initialize` or in a single request.
-#
-# Turns an `X-Codec-Map` header or an `ai.codec/map` value into one of the maps that this gateway holds, or into a
-# refusal that lists them. Only the hash counts: a URL beside it is never fetched or even read. Pure; it knows no
-# transport.
+# Only the hash of a map counts: a URL beside it is never fetched or even read.
 
 MAP_HEADER: Final = "x-codec-map"
 _SHOWN: Final = 100
@@ -37,10 +33,7 @@ class SessionMaps:
 
     def from_header(self, value: str) -> TokenMap:
         """The map for the header `sha256:<hex>`, or `<url>;sha256=<hex>` in any order (Codec, "Vocab negotiation").
-
-        Raises:
-            MapUnknown: the header is malformed, or names a map that is not held here.
-        """
+        Raises `MapUnknown`: the header is malformed, or names a map that is not held here."""
         if (known := self._spelled.get(value)) is not None:
             return known
         hashes = [
@@ -62,11 +55,8 @@ class SessionMaps:
         return self.from_meta(meta[MAP_KEY]) if MAP_KEY in meta else otherwise
 
     def from_meta(self, value: object) -> TokenMap:
-        """The map for an `ai.codec/map` value, `sha256:<hex>`.
-
-        Raises:
-            MapUnknown: the value is not a string, or names a map that is not held here.
-        """
+        """The map for an `ai.codec/map` value, `sha256:<hex>`. Raises `MapUnknown`: the value is not a string, or names
+        a map that is not held here."""
         if not isinstance(value, str):
             raise MapUnknown(f"{MAP_KEY} must be a string 'sha256:<hex>'; {self._offer()}")
         return self._find(value)
@@ -84,10 +74,7 @@ class SessionMaps:
         return f"accepted: {', '.join(sorted(self._maps))}" if self._maps else "this gateway has no maps: name none"
 
 
-# Ids beside the texts of a tool's result, for a client that named a token map.
-#
-# Turns a raw result into the one that the client gets. Long texts are tokenized in a thread, so that the event loop
-# stays free for other requests. It knows no session.
+# Long texts are tokenized in a thread, so that the event loop stays free for other requests.
 
 _LARGE: Final = 64 * 1024
 """Characters of a result's texts from which on ids are made in a thread."""
@@ -130,7 +117,6 @@ class ClientIds:
 
 
 def _ids_in(result: Mapping[str, Any]) -> list[list[int]]:
-    """The ids of each block that has any."""
     found: list[list[int]] = []
     blocks = (cast("dict[str, Any]", block) for block in content_of(result) if isinstance(block, dict))
     for block in blocks:

@@ -23,11 +23,6 @@ from gateway.proxy.caller import Principal
 from gateway.serve.mcp.outbox import Stream
 from leaf_sdk.vocab import TokenMap
 
-# Requests that the gateway sends to a handshake-era client: sampling, elicitation, roots.
-#
-# Turns a request into a frame with an id of the gateway's own, and the client's answer into the result. If nobody waits
-# for the answer any more, the client is told. It knows no transport.
-
 _MOST: Final = 64
 _NEEDS: Final = {
     "sampling/createMessage": "sampling",
@@ -193,12 +188,8 @@ def session_call(
     token_map: TokenMap | None = None,
     principal: Principal | None = None,
 ) -> ClientCall:
-    """The call of a request in a session of the handshake era.
-
-    Args:
-        token_map: overrides the session's map.
-        principal: the session's, with the headers of this request; None: as the session has it.
-    """
+    """The call of a request in a session of the handshake era. `token_map`: overrides the session's map. `principal`:
+    the session's, with the headers of this request; None: as the session has it."""
     is_modern = False
     # Arguments by position, here and below: by name the call takes twice the time.
     return ClientCall(

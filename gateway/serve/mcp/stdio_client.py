@@ -36,12 +36,9 @@ from gateway.serve.mcp.methods import OWN_NOTIFICATIONS, McpCore, check_greeting
 from gateway.serve.mcp.outbox import HeldStream, Outbox
 from gateway.serve.mcp.sessions import ClientCall, McpSession, enveloped_call, session_call
 
-# Two descriptors as one connection of lines, without a thread.
-#
-# Turns input into lines for `received`, and writes frames without blocking. A descriptor that can't be polled (a
-# regular file, `/dev/null`) is read and written directly, because it never blocks. `claim_stdio` reserves standard
-# input and output for the protocol: anything else that is printed meanwhile goes to standard error, so that no stray
-# print can break the protocol. It knows no JSON.
+# A descriptor that can't be polled (a regular file, `/dev/null`) is read and written directly, because it never blocks.
+# `claim_stdio` reserves standard input and output for the protocol: anything else that is printed meanwhile goes to
+# standard error, so that no stray print can break the protocol.
 
 _READ = 256 * 1024
 

@@ -26,10 +26,8 @@ from gateway.proxy.transport.stdio.hosted import SHIFT, Wanted
 from gateway.proxy.transport.stdio.server_process import Child, Watchdog, run_child
 from gateway.workers.stdio.switch import SERVER, Switch, To
 
-# A worker's connection: lines out of the bytes of a Unix socket, and lines into bytes.
-#
 # What a worker does not read is kept up to a bound. Beyond it the connection is cut, so that a worker that hangs
-# neither holds up others nor fills the memory. It does not know what the lines mean.
+# neither holds up others nor fills the memory.
 
 _LONGEST: Final = 256 * 1024 * 1024
 """Bytes of a worker's line. Bodies of requests are bounded long before they get here."""
@@ -208,7 +206,6 @@ class SharedProcess:
             self._end(_HANGS)
 
     def _said(self, data: bytes) -> None:
-        """Take what the process wrote."""
         out: list[To] = []
         for line in self._splitter.feed(data):
             out += self._switch.from_server(line)
@@ -263,20 +260,15 @@ class _Child(Child):
         self._on_room = on_room
 
     def pause_writing(self) -> None:
-        """The process has stopped reading."""
         super().pause_writing()
         self._on_room(False)
 
     def resume_writing(self) -> None:
-        """The process reads again."""
         super().resume_writing()
         self._on_room(True)
 
 
-# The parent's socket for servers over stdio: workers that want the same server share one process.
-#
-# Turns what a worker wants into the process that it talks to: one that runs already, or a new one. If that process is
-# ending, the worker waits until it has ended, so that there are never two.
+# If the process that a worker wants is ending, the worker waits until it has ended, so that there are never two.
 
 
 class StdioHost:

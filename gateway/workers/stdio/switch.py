@@ -37,10 +37,8 @@ from gateway.proxy.transport.stdio.hosted import MESSAGE, SHARED, STRANGE, long_
 from gateway.proxy.upstream.session.session import UPDATED, least_severe
 from gateway.workers.stdio.worker_requests import NEVER_CANCELLED, OURS, Seat, Seats, Turns
 
-# The handshake of one process with all workers: `initialize` is asked once, and every worker gets its answer.
-#
-# A process knows one client and is greeted once. Workers that ask before the answer arrives wait for it. A refusal
-# goes to all that wait; the next worker that asks causes a new request. Pure.
+# A process knows one client and is greeted once. Workers that ask before the answer arrives wait for it. A refusal goes
+# to all that wait; the next worker that asks causes a new request.
 
 
 class Greeting:
@@ -89,10 +87,9 @@ class Greeting:
         return not told
 
 
-# What all workers together want of a process: subscriptions to resources, and a log level.
-#
-# In the handshake era both belong to the process's only client, which here stands for all workers. A subscription
-# ends with the last worker that wants it; of the log levels, the one that lets the most through is used. Pure.
+# In the handshake era subscriptions and the log level belong to the process's only client, which here stands for all
+# workers. A subscription ends with the last worker that wants it; of the log levels, the one that lets the most through
+# is used.
 
 
 class Interests:
@@ -138,11 +135,9 @@ class Interests:
         return reduce(least_severe, others, level)
 
 
-# What a process says unasked: which workers hear it, and which one answers.
-#
-# Changes of what it offers go to all workers. Progress, and what belongs to a subscription, goes to its owner.
+# Changes of what a process offers go to all workers. Progress, and what belongs to a subscription, goes to its owner.
 # Anything else goes to the only worker whose clients it can be meant for. If it may be meant for clients of several
-# workers, a notification goes to nobody, and a question is marked, so that no client is asked. Pure.
+# workers, a notification goes to nobody, and a question is marked, so that no client is asked.
 
 _MOST: Final = 1024
 """Questions that are remembered. A worker answers this many at a time and refuses more."""
@@ -406,6 +401,5 @@ def _cancellation(number: int) -> bytes:
 
 
 def _params(line: bytes) -> dict[str, Any]:
-    """The params of a request that a worker wrote."""
     params: object = from_json(line).get("params")
     return cast("dict[str, Any]", params) if isinstance(params, dict) else {}

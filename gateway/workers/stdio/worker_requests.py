@@ -5,10 +5,8 @@ from typing import Final
 
 from gateway.proxy.transport.stdio.hosted import SHIFT
 
-# One worker's place at a server's process: the requests it has sent that are not answered yet.
-#
 # Clients' requests are kept apart from the gateway's own, because what the server says unasked may be meant for a
-# client. A request that was given up counts until it is answered, since a server need not heed a cancellation. Pure.
+# client. A request that was given up counts until it is answered, since a server need not heed a cancellation.
 
 MOST: Final = 256
 """How many requests are remembered one by one that were given up and not answered."""
@@ -97,9 +95,6 @@ def remember(numbers: dict[int, None], number: int) -> bool:
     return True
 
 
-# All workers at one process, and whose clients may be meant by what the process says unasked. Pure.
-
-
 @dataclass(frozen=True, slots=True)
 class Audience:
     """The worker that hears what belongs to no request."""
@@ -163,9 +158,6 @@ class Seats:
         busy = [seat for seat in self._seats.values() if seat.has_callers]
         alone = not self._orphans and not self._forgot and len(busy) <= 1
         return Audience(busy[0] if busy else next(iter(self._seats.values())), alone)
-
-
-# How many calls of clients run at one process at a time, whichever worker they come from. Pure.
 
 
 class Turns:

@@ -83,11 +83,7 @@ class Fragments:
         self._fragments = {name: self._open(name, each) for name, each in cache.fragments.items()}
 
     def __getitem__(self, name: str) -> Fragment:
-        """Return a fragment.
-
-        Raises:
-            FragmentUnknown: no fragment has that name.
-        """
+        """Return a fragment. Raises `FragmentUnknown`: no fragment has that name."""
         found = self._fragments.get(name)
         if found is None:
             raise FragmentUnknown(f"no fragment {name!r:.60}, expected one of {sorted(self._fragments)}")

@@ -60,11 +60,7 @@ class CodecToolCall:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> "CodecToolCall":
-        """Read either dialect.
-
-        Raises:
-            CallInvalid: a field is missing or of another type; the message names it.
-        """
+        """Read either dialect. Raises `CallInvalid`: a field is missing or of another type; the message names it."""
         if "tool_name" in fields:
             return cls(
                 name=_text(fields, "tool_name"),
@@ -141,11 +137,7 @@ class CodecToolResult:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> "CodecToolResult":
-        """Read either dialect.
-
-        Raises:
-            CallInvalid: a field is missing or of another type; the message names it.
-        """
+        """Read either dialect. Raises `CallInvalid`: a field is missing or of another type; the message names it."""
         if "response_ids" in fields or "is_error" in fields:
             call_id = _call_id(fields, "call_id")
             if fields.get("is_error") is True:

@@ -47,11 +47,7 @@ class FragmentText:
         return tuple(dict.fromkeys(part.name for part in self.parts if isinstance(part, Slot)))
 
     def fill(self, values: Mapping[str, str]) -> str:
-        """Return the whole text.
-
-        Raises:
-            FragmentUnknown: a slot without a value.
-        """
+        """Return the whole text. Raises `FragmentUnknown`: a slot without a value."""
         return joined(self.parts, values)
 
 
@@ -80,11 +76,7 @@ def parse_template(text: str) -> tuple[Part, ...]:
 
 
 def joined(parts: Sequence[Part], values: Mapping[str, str]) -> str:
-    """Return the text of parts with the slots filled.
-
-    Raises:
-        FragmentUnknown: a slot without a value.
-    """
+    """Return the text of parts with the slots filled. Raises `FragmentUnknown`: a slot without a value."""
     try:
         return "".join([values[part.name] if isinstance(part, Slot) else part for part in parts])
     except KeyError as error:

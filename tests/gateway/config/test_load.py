@@ -81,6 +81,7 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
         start = "lazy"
         protocol = "handshake"
         sessions = "shared"
+        client_sessions = 5
         timeout = 1.5
         concurrency = 2
         queue = 3
@@ -130,7 +131,7 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
     assert dict(bolts.headers) == {"Authorization": "Bearer abc"}
     assert (time.command, time.args, dict(time.env), time.cwd) == ("time", ("-v",), {"TZ": "UTC"}, tmp_path)
     assert (time.start, time.protocol, time.sessions, time.timeout) == ("lazy", "handshake", "shared", 1.5)
-    assert (time.concurrency, time.queue, time.idle_stop) == (2, 3, 60.0)
+    assert (time.client_sessions, time.concurrency, time.queue, time.idle_stop) == (5, 2, 3, 60.0)
     assert (time.breaker_failures, time.breaker_pause) == (4, 2.0)
     assert (time.include, time.exclude) == (("get_*",), ("get_secret",))
     assert time.overrides == {

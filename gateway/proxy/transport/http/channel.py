@@ -27,11 +27,8 @@ from gateway.proxy.transport.http.http_answers import (
 )
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, SessionForgotten
 
-# The cookies of one session with a server: balancers in front of servers keep a session at one replica by them.
-#
-# Turns the `Set-Cookie` headers of answers into the `Cookie` header of later requests to the same address. Path, domain
-# and age are not looked at: a jar belongs to one address and one session, and ends with it (RFC 6265 asks for no more
-# than what its user needs). It knows no connection.
+# Balancers in front of servers keep a session at one replica by cookies. Path, domain and age are not looked at: a jar
+# belongs to one address and one session, and ends with it (RFC 6265 asks for no more than what its user needs).
 
 _MOST: Final = 16
 _LONGEST: Final = 4096
@@ -135,11 +132,7 @@ class Channel:
         self._compose()
 
     def begin_session(self, connection: Connection) -> None:
-        """Store the session's id from the answer to `initialize`.
-
-        Raises:
-            NoAnswer: it is too long.
-        """
+        """Store the session's id from the answer to `initialize`. Raises `NoAnswer`: it is too long."""
         given = connection.header(SESSION_HEADER)
         if len(given) > _ID_BOUND:
             raise NoAnswer(f"its session id of {len(given)} characters is too long: expected at most {_ID_BOUND}")
@@ -371,11 +364,9 @@ def _base_lines(address: Address, headers: Mapping[str, str]) -> bytes:
     return header_lines(common_headers(address) | configured)
 
 
-# A session that is requested over HTTP, and ended if it comes when nobody wants it any more.
-#
 # A server that is slow to start may be asked for both eras at the same time, and only one answer counts. The other must
 # not leave a session at the server: the answer to its `initialize` is awaited for a while, and the session that it
-# opened is deleted. It knows no era and no message.
+# opened is deleted.
 
 _LATE: Final = 30.0
 """Seconds to wait for the answer to an `initialize` that nobody wants any more."""
@@ -384,11 +375,8 @@ _LATE: Final = 30.0
 async def open_session(
     asking: Coroutine[Any, Any, dict[str, Any]], channel: Channel, keep: Callable[[asyncio.Future[Any]], None]
 ) -> dict[str, Any]:
-    """Return the result of `asking`, which begins a session on the channel. Raises what it raises.
-
-    Args:
-        keep: takes tasks that go on in the background, at most as long as the transport lives.
-    """
+    """Return the result of `asking`, which begins a session on the channel. Raises what it raises. `keep`: takes tasks
+    that go on in the background, at most as long as the transport lives."""
     asked = asyncio.ensure_future(asking)
     try:
         return await asyncio.shield(asked)

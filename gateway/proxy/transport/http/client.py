@@ -22,21 +22,15 @@ from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from leaf_sdk.fetch.public_address import is_public
 
-# The source of credentials that change over time, for one HTTP server.
-#
-# Only a Protocol: those in `proxy/transport/oauth/token_renewal.py` implement it,
-# `channel.py` uses it. Credentials that never change are in the configuration's `headers` and don't need it.
+# Credentials that never change are in the configuration's `headers` and don't need this.
 
 
 class Authorizer(Protocol):
     """The credentials for one server."""
 
     async def headers(self) -> Mapping[str, str]:
-        """Return the headers that carry the credentials; empty while there are none.
-
-        Raises:
-            NoAnswer: they can't be obtained; the message says why.
-        """
+        """Return the headers that carry the credentials; empty while there are none. Raises `NoAnswer`: they can't be
+        obtained; the message says why."""
         ...
 
     async def refused(self, status: int, www_authenticate: str, sent: Mapping[str, str]) -> bool:
@@ -45,11 +39,9 @@ class Authorizer(Protocol):
         ...
 
 
-# Which servers may be reached.
-#
 # A URL that the operator configured may lead anywhere, one that somebody else named may not lead into our own network
 # (SSRF). The check is made on the very address that is connected to, so that a name can't resolve differently in
-# between. It opens nothing.
+# between.
 
 
 def check_public(origin: Origin, addresses: list[str], listed: frozenset[Origin]) -> None:
@@ -71,11 +63,6 @@ def check_public(origin: Origin, addresses: list[str], listed: frozenset[Origin]
             f"{str(origin)!r} was named by a server and leads to the private address {private[0]}; only a URL in the "
             "gateway's own configuration may do that: set it there if it is the right one"
         )
-
-
-# The ways to a server: the environment's proxy, the addresses of a name, and keep-alive for silent connections.
-#
-# Turns an origin into the proxy that leads to it, or into addresses; opens nothing.
 
 
 def proxy_for(origin: Origin) -> Address | None:

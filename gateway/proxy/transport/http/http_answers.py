@@ -26,11 +26,6 @@ from gateway.proxy.transport.interface import (
     too_long,
 )
 
-# The headers that every request has, and the status and headers of HTTP answers, as text.
-#
-# Turns an address into headers, a status into words of our own, and the parameters of a challenge into a dictionary.
-# Pure; it does not know what the headers of an answer mean.
-
 _CHALLENGE_BOUND: Final = 8192
 _BEARER: Final = re.compile(r"(?i)(?:^|,)\s*bearer\s+")
 _ESCAPED: Final = re.compile(r"\\(.)")
@@ -148,11 +143,8 @@ def read_messages(data: bytes, version: str) -> list[RpcMessage | BrokenAnswer |
 
 
 def why_given_up(event: LongEvent, bound: int, *, waiting: bool) -> Unfit | None:
-    """Why a stream is given up at an event over the bound; None: only that event is skipped.
-
-    Args:
-        waiting: whether the stream belongs to a request; an event that is not a call may then be its answer.
-    """
+    """Why a stream is given up at an event over the bound; None: only that event is skipped. `waiting`: whether the
+    stream belongs to a request; an event that is not a call may then be its answer."""
     if waiting and not event.data.is_call:
         return Unfit(too_long(bound))
     if not event.ended and event.data.length > _SKIPPED * bound:

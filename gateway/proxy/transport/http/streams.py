@@ -99,11 +99,8 @@ class Position:
             self._failures += 1
 
     def seconds(self, roll: float) -> float:
-        """Seconds before the next connection: what the server asked for, or more with every failure in a row.
-
-        Args:
-            roll: between 0 and 1; it spreads the connections of many gateways.
-        """
+        """Seconds before the next connection: what the server asked for, or more with every failure in a row. `roll`:
+        between 0 and 1; it spreads the connections of many gateways."""
         asked = PAUSE if self._retry is None else min(max(self._retry / 1000, _SHORTEST), _LONGEST_ASKED)
         backoff = min(_LONGEST, PAUSE * 2 ** min(self._failures - 1, 10)) if self._failures else 0.0
         return max(asked, backoff * (1 + roll) / 2)
@@ -115,11 +112,8 @@ class Position:
 
 
 async def follow(source: Channel, connection: Connection, take: Take, bound: int, *, resumable: bool) -> dict[str, Any]:
-    """Return the outcome of one request's stream, over as many connections as it needs. Releases `connection`.
-
-    Raises:
-        LinkLost: the stream broke off, and can't be resumed.
-    """
+    """Return the outcome of one request's stream, over as many connections as it needs. Releases `connection`. Raises
+    `LinkLost`: the stream broke off, and can't be resumed."""
     position = Position(bound)
     current: Connection | None = connection
     while True:
@@ -156,11 +150,8 @@ async def _resume(source: Channel, position: Position) -> Connection | None:
 
 
 async def listen(source: Channel, take: Take, bound: int, failing: Callable[[Exception], None]) -> None:
-    """Read the stream of what belongs to no request until the source is closed, in spite of failures.
-
-    Args:
-        failing: called with the first of several failures in a row.
-    """
+    """Read the stream of what belongs to no request until the source is closed, in spite of failures. `failing`: called
+    with the first of several failures in a row."""
     position, was_open = Position(bound), False
     while not source.closed.is_set():
         try:
@@ -183,10 +174,8 @@ async def listen(source: Channel, take: Take, bound: int, failing: Callable[[Exc
         await position.pause(source.closed)
 
 
-# Answers that a server sends on its own stream although it was asked by a POST, which it only accepted (HTTP 202).
-#
-# Turns messages of that stream into results of requests. An answer may come before the POST has been accepted, so the
-# latest few that nobody awaits yet are kept. It sends nothing.
+# An answer may come on the server's own stream before its POST has been accepted (HTTP 202), so the latest few that
+# nobody awaits yet are kept.
 
 _KEPT: Final = 16
 
@@ -236,10 +225,8 @@ class StreamAnswers:
         raise PeerError(message.error) if isinstance(message, Failure) else NoAnswer(message.detail)
 
 
-# The transport before Streamable HTTP: one event stream for everything that a server says (HTTP+SSE, 2024-11-05).
-#
-# The stream's first event names the address that takes our messages. The answers come on the stream, and with its end
-# everything that waits fails. It knows no method.
+# The transport before Streamable HTTP (HTTP+SSE, 2024-11-05): the stream's first event names the address that takes our
+# messages. The answers come on the stream, and with its end everything that waits fails.
 
 REFUSALS: Final = frozenset({400, 404, 405})
 """Statuses with which such a server refuses the POST of Streamable HTTP (2025-11-25, "Backwards Compatibility")."""

@@ -23,10 +23,6 @@ from gateway.proxy.transport.http.http_answers import status_words
 from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.discovery import AuthorizationServer
 
-# The gateway as a client of one authorization server: its id, its secret if it has one, and how it proves it.
-#
-# Turns them into the header or the fields of a form (RFC 6749, 2.3.1). Pure.
-
 AuthMethod = Literal["none", "client_secret_basic", "client_secret_post"]
 
 
@@ -54,10 +50,7 @@ class Client:
         return {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}, {}
 
 
-# As which client the gateway signs people in (MCP, "Client Registration Approaches").
-#
-# Turns the settings and what an authorization server can do into a client, or into the request that registers one (RFC
-# 7591), and the answer to that into a client. Pure.
+# As which client the gateway signs people in: MCP, "Client Registration Approaches", and RFC 7591.
 
 _ID_BOUND: Final = 4096
 _METHODS: Final[Mapping[str, AuthMethod]] = {
@@ -79,14 +72,8 @@ class Registration:
 def choose_client(
     config: SignInConfig, server: AuthorizationServer, redirect_uri: str, known: Client | None
 ) -> Client | Registration:
-    """The client to use, or the registration that makes one.
-
-    Args:
-        known: the client that the gateway registered at this very issuer before.
-
-    Raises:
-        NoAnswer: there is none, and the authorization server registers none.
-    """
+    """The client to use, or the registration that makes one. `known`: the client that the gateway registered at this
+    very issuer before. Raises `NoAnswer`: there is none, and the authorization server registers none."""
     if config.client_id is not None:
         return Client(config.client_id, config.client_secret, "none" if config.client_secret is None else server.method)
     if config.client_metadata_url is not None and server.reads_documents:
@@ -115,11 +102,7 @@ def registration_document(redirect_uri: str) -> dict[str, Any]:
 
 
 def read_registration(status: int, document: Mapping[str, Any], redirect_uri: str) -> Client:
-    """Read the answer to a registration.
-
-    Raises:
-        NoAnswer: it was refused, or made a client that can't be used.
-    """
+    """Read the answer to a registration. Raises `NoAnswer`: it was refused, or made a client that can't be used."""
     client_id: object = document.get("client_id")
     if status not in (200, 201) or not isinstance(client_id, str) or not 0 < len(client_id) <= _ID_BOUND:
         told = " ".join(each for key in ("error", "error_description") if isinstance(each := document.get(key), str))
@@ -168,11 +151,8 @@ class CodeFlow:
     verifier: str = field(default_factory=lambda: _library("").create_code_verifier(_VERIFIER), repr=False)
 
     def address(self) -> str:
-        """Where the person signs in.
-
-        Raises:
-            NoAnswer: the authorization server offers no sign-in, or does not check code challenges.
-        """
+        """Where the person signs in. Raises `NoAnswer`: the authorization server offers no sign-in, or does not check
+        code challenges."""
         endpoint = self.server.authorization_endpoint
         if endpoint is None:
             raise NoAnswer(f"its authorization server {self.server.issuer!r} names no authorization endpoint")
@@ -247,11 +227,8 @@ def refresh_form(refresh_token: str, resource: str, scope: str | None = None) ->
 def wanted_scope(
     configured: str | None, challenge: Mapping[str, str], supported: str | None, server: AuthorizationServer
 ) -> str | None:
-    """The scopes to ask for; None: none are named (MCP, "Scope Selection Strategy").
-
-    Args:
-        supported: those that the MCP server supports.
-    """
+    """The scopes to ask for; None: none are named (MCP, "Scope Selection Strategy"). `supported`: those that the MCP
+    server supports."""
     scope = configured or readable_scope(challenge.get("scope", "")) or supported
     if scope is not None and configured is None and _OFFLINE in server.scopes and _OFFLINE not in scope.split():
         return f"{scope} {_OFFLINE}"

@@ -15,11 +15,7 @@ from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.http_answers import common_headers
 from gateway.proxy.transport.interface import NoAnswer
 
-# What an MCP server and its authorization server say about themselves.
-#
-# Turns URLs into those of their metadata, and metadata documents into endpoints and abilities, or into a sentence on
-# why they can't be trusted (RFC 9728 for the MCP server, RFC 8414 and OpenID Connect Discovery for the authorization
-# server). Pure; it fetches nothing and knows no secret.
+# RFC 9728 for the MCP server, RFC 8414 and OpenID Connect Discovery for the authorization server.
 
 Method = Literal["client_secret_basic", "client_secret_post"]
 _RESOURCE: Final = "/.well-known/oauth-protected-resource"
@@ -59,11 +55,7 @@ class Resource:
 
 
 def read_named_url(url: str) -> Address:
-    """Parse a URL that a server named.
-
-    Raises:
-        NoAnswer: it is not the URL of a server.
-    """
+    """Parse a URL that a server named. Raises `NoAnswer`: it is not the URL of a server."""
     try:
         return read_url(url)
     except ValueError:
@@ -80,10 +72,7 @@ def resource_urls(url: str) -> list[str]:
 
 def issuer_urls(issuer: str) -> list[str]:
     """Where an authorization server's metadata may be, in that order (RFC 8414, 3.1; OpenID Connect Discovery, 4; MCP).
-
-    Raises:
-        NoAnswer: the issuer is not the URL of a server.
-    """
+    Raises `NoAnswer`: the issuer is not the URL of a server."""
     address = read_named_url(issuer)
     path = address.path.partition("?")[0].rstrip("/")
     places = [f"{_SERVER}{path}", f"{_OPENID}{path}", *([f"{path}{_OPENID}"] if path else [])]
@@ -91,11 +80,8 @@ def issuer_urls(issuer: str) -> list[str]:
 
 
 def read_resource(document: Mapping[str, Any], url: str) -> Resource:
-    """Read which authorization servers the MCP server at `url` has.
-
-    Raises:
-        NoAnswer: the document is about something else (RFC 9728, 3.3).
-    """
+    """Read which authorization servers the MCP server at `url` has. Raises `NoAnswer`: the document is about something
+    else (RFC 9728, 3.3)."""
     named: object = document.get("resource")
     if not isinstance(named, str) or not _covers(named, url):
         raise NoAnswer(f"its metadata describes {_shown(named)}, not its own URL")
@@ -104,11 +90,8 @@ def read_resource(document: Mapping[str, Any], url: str) -> Resource:
 
 
 def read_server(document: Mapping[str, Any], issuer: str) -> AuthorizationServer:
-    """Read what the authorization server `issuer` says about itself.
-
-    Raises:
-        NoAnswer: the document is another server's (RFC 8414, 3.3), or names no usable token endpoint.
-    """
+    """Read what the authorization server `issuer` says about itself. Raises `NoAnswer`: the document is another
+    server's (RFC 8414, 3.3), or names no usable token endpoint."""
     named: object = document.get("issuer")
     if not isinstance(named, str) or not is_same_issuer(named, issuer):
         raise NoAnswer(
@@ -149,10 +132,7 @@ def has_same_origin(one: str, other: str) -> bool:
 
 def check_confidential(address: Address, listed: frozenset[Origin]) -> None:
     """Refuse to send a secret, or to ask where to send it, unencrypted, unless the configuration names the origin.
-
-    Raises:
-        NoAnswer: the origin is neither https nor listed.
-    """
+    Raises `NoAnswer`: the origin is neither https nor listed."""
     if not address.origin.secure and address.origin not in listed:
         raise NoAnswer(f"{str(address.origin)!r} would receive our secret unencrypted: expected https")
 
@@ -184,10 +164,7 @@ def _shown(value: object) -> str:
     return escape_text(repr(value), 200)
 
 
-# JSON documents of authorization servers, fetched where it is safe to.
-#
-# Turns a URL and a form into the status and the JSON object of the answer. No redirect is followed, the answer is
-# bounded, and an address that somebody else named must be public and https. It knows no OAuth.
+# No redirect is followed, the answer is bounded, and an address that somebody else named must be public and https.
 
 FETCH_TIME: Final = 10.0
 """Seconds that one exchange with an authorization server may take, all its requests included."""
@@ -267,18 +244,12 @@ def origin_of(url: str) -> Origin:
     return read_url(url).origin
 
 
-# Finds the authorization server of an MCP server (MCP, "Authorization Server Discovery").
-#
-# Turns a challenge, or its absence, into the server's metadata (RFC 9728) and that of one authorization server (RFC
-# 8414), by the documents that the two publish. It sends nothing secret.
+# MCP, "Authorization Server Discovery". Nothing secret is sent.
 
 
 async def find_resource(fetcher: DocumentFetcher, url: str, challenge: Mapping[str, str]) -> Resource | None:
-    """What the MCP server at `url` says about itself; None: nothing. Raises `NoAnswer`, `LinkLost`.
-
-    Args:
-        challenge: the parameters of the challenge with which it refused a request.
-    """
+    """What the MCP server at `url` says about itself; None: nothing. Raises `NoAnswer`, `LinkLost`. `challenge`: the
+    parameters of the challenge with which it refused a request."""
     named = challenge.get("resource_metadata")
     # Some servers name a path, and some gateways in front of servers an address that is not there.
     places = [urljoin(url, named), *resource_urls(url)] if named else resource_urls(url)

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from gateway.shared.store_records import StoreKeys
 
 
-# What is kept of a sign-in: the tokens, where they come from, and what they are for.
-#
-# Turns a grant into bytes and back. Pure; the store below seals the bytes.
-
 _FORMAT: Final = 1
 
 
@@ -95,12 +91,10 @@ def read_grant(data: bytes) -> Grant | None:
         return None
 
 
-# Sign-ins on disk: sealed, readable by the gateway's own user only, changed by one process at a time.
-#
 # One file for each owner and MCP server in the folder `sign-ins` of the state folder, and the key that opens them, with
 # mode 0600. A file is bound to its owner, server and URL: one that was moved, changed or made with another key counts
 # as missing. Where replicas have a shared store, it holds each sign-in, too, and the newer one replaces the other; a
-# lease there keeps two replicas from changing one at the same time. It knows no OAuth.
+# lease there keeps two replicas from changing one at the same time.
 
 _PURPOSE: Final = "sign-in"
 _KEY_BYTES: Final = 32

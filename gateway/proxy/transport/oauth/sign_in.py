@@ -46,11 +46,8 @@ from gateway.proxy.transport.oauth.discovery import (
 from gateway.proxy.transport.oauth.grants import Grant
 from gateway.proxy.transport.oauth.token_endpoint import read_tokens
 
-# Waits on a loopback address for the browser that comes back from a sign-in (RFC 8252, 7.3).
-#
-# Turns requests for the path of the redirect address into the code of the sign-in that they belong to. Anything else
-# (another path, another page's guess, a request that never ends) is refused and changes nothing. It answers in plain
-# text, without a word of what it was sent.
+# RFC 8252, 7.3. Another path, another page's guess or a request that never ends is refused and changes nothing. The
+# answer is plain text, without a word of what was sent.
 
 DEFAULT: Final = "http://127.0.0.1/callback"
 _HEAD_BOUND: Final = 16 * 1024

@@ -34,10 +34,7 @@ from gateway.proxy.transport.oauth.discovery import (
     read_named_url,
 )
 
-# Answers of a token endpoint.
-#
-# Turns a status and a document into tokens, or into the reason why there are none (RFC 6749, 5). Pure. A token is
-# used only if a header can carry it and if it is a bearer token.
+# RFC 6749, 5. A token is used only if a header can carry it and if it is a bearer token.
 
 MARGIN: Final = 30.0
 """Seconds before its end at which a token is renewed."""
@@ -109,12 +106,8 @@ def read_tokens(status: int, document: Mapping[str, Any]) -> Tokens:
     )
 
 
-# Access tokens that a token endpoint issues to the gateway as its client, for one MCP server.
-#
-# Turns what a grant says about itself (`_form`) into the `Authorization` of every request. The token is kept until
-# shortly before it expires, and fetched again, by one request for all, when it is refused. Our own credentials, and
-# exchanged ones, are the grants; `proxy/transport/http/channel.py` uses them through the `Authorizer`
-# Protocol.
+# A token is kept until shortly before it expires, and fetched again, by one request for all, when it is refused. Our
+# own credentials, and exchanged ones, are the grants.
 
 _SCOPE_BOUND: Final = 4096
 _LIFE: Final = 3600.0
@@ -275,11 +268,7 @@ class EndpointTokens(ABC):
         return await self._fetcher.post_form(server.token_endpoint, {**form, **scope, **secrets}, headers)
 
 
-# Access tokens for an MCP server, from our own credentials (OAuth 2.1, 4.2: client credentials).
-#
-# Turns a client id and a secret into tokens that are everybody's. The token endpoint is configured, or found by what
-# the server says when it refuses us (MCP, "Authorization"). The secret goes to no server but its issuer, and neither
-# it nor a token is ever shown.
+# The secret goes to no server but its issuer, and neither it nor a token is ever shown.
 
 
 class ClientCredentialsGrant(EndpointTokens):
@@ -316,11 +305,9 @@ class ClientCredentialsGrant(EndpointTokens):
         return status, document
 
 
-# Access tokens for an MCP server, each in exchange for a caller's own (RFC 8693: token exchange).
-#
-# Turns the access token with which a caller came into one that is for the server, in that caller's name. The caller's
-# token goes to the configured authorization server alone: never to the MCP server, and never to an address that
-# somebody else named. What comes back is refused if it is the caller's own, or if the gateway itself would accept it.
+# The caller's token goes to the configured authorization server alone: never to the MCP server, and never to an address
+# that somebody else named. What comes back is refused if it is the caller's own, or if the gateway itself would accept
+# it.
 
 _GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _TYPES: Final = "urn:ietf:params:oauth:token-type:"

@@ -29,12 +29,8 @@ from gateway.proxy.transport.oauth.token_endpoint import (
     read_tokens,
 )
 
-# The tokens of somebody who signed in, for every request to one MCP server.
-#
-# Turns a sealed sign-in into the `Authorization` of requests, and renews it shortly before its token expires or when
-# the server refuses it: once for all requests, workers, processes and replicas at the same time, since authorization
-# servers take a refresh token that is used twice for a stolen one. A sign-in that has ended, or misses scopes, becomes
-# an error that says what to type. It never opens a browser.
+# A sign-in is renewed once for all requests, workers, processes and replicas at the same time, since authorization
+# servers take a refresh token that is used twice for a stolen one. It never opens a browser.
 
 _LOOK: Final = 1.0
 """Seconds after which a sign-in or a sign-out on this machine, or at a replica that shares them, has been noticed."""
@@ -61,12 +57,8 @@ class SignedIn:
         log: FilteringBoundLogger,
         clock: Callable[[], float] = lambda: datetime.now(UTC).timestamp(),
     ) -> None:
-        """Reads nothing before the first request.
-
-        Args:
-            owner: whose sign-in it is; `OPERATOR`: that of everybody.
-            clock: returns seconds since 1970.
-        """
+        """Reads nothing before the first request. `owner`: whose sign-in it is; `OPERATOR`: that of everybody. `clock`:
+        returns seconds since 1970."""
         self._config = config
         self._key = GrantKey(owner, config.name, config.url or "")
         self._fetcher = fetcher
@@ -275,7 +267,6 @@ class SignedIn:
             await anyio.sleep(_PAUSE)
 
     def _is_usable(self, grant: Grant) -> bool:
-        """Whether its token may still be sent."""
         is_valid = grant.expires is None or self._clock() < grant.expires
         return is_valid and grant.access not in (None, self._refused_token)
 
@@ -376,11 +367,6 @@ class OneSignIn:
         if status == 401:
             raise SignInReplaced
         return False
-
-
-# What gets the tokens for one upstream: our own credentials, or somebody's sign-in.
-#
-# Turns the settings of an upstream into its `Authorizer`, one for all connections to it. It sends nothing.
 
 
 def authorizer_for(

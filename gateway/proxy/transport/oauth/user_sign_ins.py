@@ -27,11 +27,9 @@ from gateway.proxy.transport.oauth.token_endpoint import Refused
 from gateway.shared import StoreBounds, StoreRecord
 from gateway.shared.store_interface import packed, unpacked
 
-# Sign-ins of users that have begun: kept until their browser comes back, for a quarter of an hour, and used once.
-#
-# Turns a sign-in into a sealed record in the store that replicas share, or, without one, into a sealed file in the
-# folder of the sign-ins, so that another replica or worker can finish it; and the `state` of a redirect back into the
-# sign-in. Taking it needs the cookie of the browser that began it; of two that take it at the same time, one gets it.
+# A sign-in that has begun is sealed in the store that replicas share, or, without one, in a file in the folder of the
+# sign-ins, so that another replica or worker can finish it. Taking it needs the cookie of the browser that began it; of
+# two that take it at the same time, one gets it.
 
 LIFE: Final = 900
 """Seconds that a person has to sign in."""
@@ -81,13 +79,7 @@ class PendingSignIns:
 
     async def take(self, state: str, cookies: Mapping[str, str]) -> Begun | None:
         """The sign-in, which nobody can take again; None: there is none with this state that this browser began.
-
-        Args:
-            cookies: those of the browser.
-
-        Raises:
-            NoAnswer: the shared store does not answer; nothing has changed.
-        """
+        `cookies`: those of the browser. Raises `NoAnswer`: the shared store does not answer; nothing has changed."""
         found = self._take_file(state, cookies)
         if found is None:
             return await self._take_shared(state, cookies)

@@ -25,11 +25,9 @@ from gateway.proxy.transport.interface import LinkLost, Transport
 from gateway.proxy.transport.stdio.server_process import GatheredBytes
 from gateway.proxy.transport.stdio.stdio_transport import StdioTransport
 
-# The lines between a worker and its parent, which runs a server for it, besides the server's own.
-#
-# A worker first sends one JSON line that says what is to run; from then on its lines are what it would have written
-# to the process. The parent's lines are the process's own if they begin with a brace, and else notices of the parent.
-# No line of a server can be mistaken for a notice, since the parent checks how each line begins. No IO.
+# A worker first sends one JSON line that says what is to run; from then on its lines are what it would have written to
+# the process. The parent's lines are the process's own if they begin with a brace, and else notices of the parent. No
+# line of a server can be mistaken for a notice, since the parent checks how each line begins.
 
 WELCOME: Final = b"W"
 """The process runs. Followed by the number from which the requests of this connection must be numbered."""

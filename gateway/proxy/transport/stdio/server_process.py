@@ -22,12 +22,9 @@ from gateway.observe.logs import get_logger
 from gateway.protocol.lines import portions
 from gateway.proxy.transport.interface import ServerLog
 
-# Ends the servers' processes when the gateway was killed and can't do it itself.
-#
-# A small shell in a session of its own is told over a pipe, line by line, which process groups are ours. That pipe
-# closes when the gateway ends, whatever the reason; then the shell ends every group that it still knows of. Most
-# servers exit by themselves when their input ends, so they get a moment to do so; one that hangs would otherwise stay
-# for ever. It knows no servers.
+# Ends the servers' processes when the gateway was killed. A small shell in a session of its own is told over a pipe
+# which process groups are ours. That pipe closes when the gateway ends, whatever the reason; then the shell ends every
+# group that it still knows of. Most servers exit by themselves when their input ends, so they get a moment to do so.
 
 _SHELL: Final = "/bin/sh"
 _MOMENT: Final = 2
@@ -109,10 +106,8 @@ class Watchdog:
                 os.write(self._pipe, line.encode())
 
 
-# Gathers the bytes of one iteration of the event loop and writes them together.
-#
 # Each write wakes the reader, which costs both sides more than everything else that is done for a call
-# (bench/README.md).
+# (bench/README.md). So the bytes of one iteration of the event loop are written together.
 
 _MOST: Final = 64 * 1024
 """Bytes that may be gathered before they are written: few enough to notice soon that nobody reads."""
@@ -141,12 +136,6 @@ class GatheredBytes:
         unsent, self._unsent, self._size = self._unsent, [], 0
         if unsent:
             self._send(unsent[0] if len(unsent) == 1 else b"".join(unsent))
-
-
-# Passes on what a process writes in portions, so that a process that writes very many lines holds up nothing else.
-#
-# Turns the bytes of one pipe into calls of `hear` with few lines each, and lets the loop do other work between them;
-# the pipe is not read meanwhile. Bytes of few lines are passed on at once. It does not know what lines mean.
 
 
 class PipeOutput:

@@ -194,11 +194,7 @@ class StdioTransport:
         self.closed.set()
 
     async def _await_room(self) -> None:
-        """Wait until the process reads.
-
-        Raises:
-            LinkLost: the process is gone; nothing was sent.
-        """
+        """Wait until the process reads. Raises `LinkLost`: the process is gone; nothing was sent."""
         while not self.pipe.room.is_set():
             await self.pipe.room.wait()
         if self.closed.is_set():
@@ -288,15 +284,7 @@ class StdioTransport:
             future.set_result(outcome)
 
 
-# A server's process that this gateway runs itself, as a `Transport`.
-#
-# Turns what the process writes into lines for the conversation (`stdio_transport.py`), each of bounded length. It knows
-# no messages.
-
-
 class _Reader:
-    """Splits the output of one process into lines."""
-
     def __init__(self, transport: StdioTransport, line_bound: int) -> None:
         self._transport = transport
         self._splitter = LineSplitter(line_bound)

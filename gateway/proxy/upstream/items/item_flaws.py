@@ -19,11 +19,6 @@ from gateway.toolcalls.schema.keywords import (
     parts,
 )
 
-# What is wrong with an item of a server's list, and the fields of an object, each read by its own rule.
-#
-# Turns a JSON object and a reader for each of its known fields into the same object, or a copy without what can't be
-# read. A reader returns the value itself if it is fine, another one, or `GONE`; it notes why. Pure.
-
 _VALUE: Final = 60
 _FIELD: Final = 120
 _MOST: Final = 100
@@ -146,11 +141,8 @@ def fields(readers: Mapping[str, FieldReader]) -> FieldReader:
     return read
 
 
-# Why a client can't compile a JSON Schema: the first keyword whose value no validator takes.
-#
-# Turns a schema into that keyword and the reason; None if there is none. Stricter than a validator has to be where
-# JavaScript and Python differ: a pattern counts only if it is certain that both read it. Source: Ajv 8, which the
-# TypeScript SDK compiles every output schema with.
+# Stricter than a validator has to be where JavaScript and Python differ: a pattern counts only if it is certain that
+# both read it. Source: Ajv 8, which the TypeScript SDK compiles every output schema with.
 
 _LONGEST: Final = 1000
 _ESCAPE: Final = r"[dDwWsSnrtfv0^$\\.*+?()\[\]{}|/]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}"
@@ -252,11 +244,8 @@ _TAKES: Final[Mapping[str, ValueRule]] = {
 """What clients' validators take, which is less than JSON Schema allows."""
 
 
-# The schemas of a tool's arguments and results, in the form that strict clients read.
-#
-# Turns a schema as it came into one whose top the official SDKs accept. What is inside of the schema of arguments is
-# left as it is: only its properties' own schemas are read. An output schema that clients can't compile is dropped (the
-# TypeScript SDK refuses the whole list for one): nothing says which results would fit it.
+# Of the schema of arguments only its properties' own schemas are read. An output schema that clients can't compile is
+# dropped (the TypeScript SDK refuses the whole list for one): nothing says which results would fit it.
 
 _OBJECT: Final = "object"
 

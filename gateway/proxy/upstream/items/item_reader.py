@@ -37,8 +37,8 @@ from gateway.proxy.upstream.items.item_flaws import (
     unusable,
 )
 
-# Warnings about what one server lists (a tool, a definition, a field): each logged once, some by name
-# for each listing, the rest as a number, since a server could list thousands of new ones every second.
+# Each warning about what one server lists is logged once, some by name for each listing, the rest as a number, since a
+# server could list thousands of new ones every second.
 
 Subject = TypeVar("Subject")
 _LINES: Final = 20
@@ -70,11 +70,8 @@ class ListWarnings(Generic[Subject]):
         return len(new)
 
 
-# The items that a server lists (tools, prompts, resources, templates), in the form that strict clients read.
-#
-# Turns one item as it came into one that the official SDKs accept, and notes what was changed: they refuse a whole list
-# for one field that they can't read. An optional field that can't be read is dropped, an empty list becomes an empty
-# object where PHP means one, and an item that can't be mended is left out. An item that is fine is returned as it is.
+# The official SDKs refuse a whole list for one field that they can't read. An optional field that can't be read is
+# dropped, an empty list becomes an empty object where PHP means one, and an item that can't be mended is left out.
 # Sources: the schemas of MCP 2025-11-25 and 2026-07-28, the types of the TypeScript SDK 1.32 and of the SDKs for
 # Python, Rust, C# and Go.
 
@@ -195,7 +192,6 @@ def _icon(value: object, at: str, flaws: list[Flaw]) -> object:
 
 
 def _arguments(value: object, at: str, flaws: list[Flaw]) -> object:
-    """The arguments of a prompt."""
     if value is None or value == {}:
         return dropped(value, at, "a list of arguments", flaws)
     arguments = list_in(value)
@@ -270,7 +266,6 @@ class ItemReader:
     """Reads the lists of one server, and keeps what is wrong with them."""
 
     def __init__(self, server: str) -> None:
-        """Start before anything is listed."""
         self._found = _NONE
         self._warnings = ListWarnings[MalformedField](
             server, "a listed field is malformed", "more listed fields are malformed"
@@ -364,12 +359,9 @@ def _shown(subject: MalformedField) -> Mapping[str, object]:
     }
 
 
-# Leaves out tools of HTTP servers that ask for headers in a way that the protocol forbids.
-#
 # A client over Streamable HTTP leaves out a tool whose `x-mcp-header` annotations are invalid, and keeps the others
-# (2026-07-28, "Custom Headers from Tool Parameters"). Turns the definitions that a server lists into those that may be
-# shown, and each of the others into a log line and an entry for `status` and `doctor`. This depends on the transport
-# and not on the era of a session, so that a server's tools are the same for all clients.
+# (2026-07-28, "Custom Headers from Tool Parameters"). This depends on the transport and not on the era of a session, so
+# that a server's tools are the same for all clients.
 
 _NO_FAULTS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -378,7 +370,6 @@ class ToolHeaders:
     """Checks the header annotations of one server's tools."""
 
     def __init__(self, config: UpstreamConfig) -> None:
-        """Start before anything is listed."""
         self.invalid = _NO_FAULTS
         """The tools that are not offered, by the server's own names, and why."""
         self._applies = config.transport == "http"

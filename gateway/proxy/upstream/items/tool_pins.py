@@ -17,17 +17,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, cast
 
-from gateway.config.gateway_config import UpstreamConfig
+from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 from gateway.config.state import replace_file, state_folder
 from gateway.errors import ConfigError
 from gateway.escape import escape_text
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstream.items.item_reader import ListWarnings
 
-# The definitions of pinned tools, as first seen and as they are now, for a person who asks what changed.
-#
-# Turns definitions into a file beside the pins, each under its digest, and back. The pins compare only digests: a
-# definition that is not kept here (too large, too many) can't be shown, but nothing else depends on it.
+# The pins compare only digests: a definition that is not kept here (too large, too many) can't be shown, but nothing
+# else depends on it.
 
 _MOST: Final = 4 * 1024 * 1024
 """Bytes of all definitions, at most."""
@@ -91,11 +89,7 @@ class PinFile:
         self.path = path or state_folder() / "pins.json"
 
     def read(self) -> dict[str, dict[str, Digests]]:
-        """Return all pins.
-
-        Raises:
-            ConfigError: the file exists, but can't be used.
-        """
+        """Return all pins. Raises `ConfigError`: the file exists, but can't be used."""
         try:
             value: object = json.loads(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -185,6 +179,12 @@ class PinFile:
 
     def _unwritten(self, error: OSError) -> ConfigError:
         return ConfigError(f"{self.path}: the pins can't be written ({error.strerror}): check its folder")
+
+
+def changed_tools(config: GatewayConfig) -> list[PinChange]:
+    """Return the tools that differ from their pins, of servers whose tools are pinned. Raises `ConfigError`."""
+    pinned = {each.name for each in config.upstreams if each.pin != "off"}
+    return [each for each in PinFile().changes() if each.server in pinned] if pinned else []
 
 
 class Pins:

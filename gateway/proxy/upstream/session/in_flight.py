@@ -12,10 +12,8 @@ from gateway.protocol.eras import PROGRESS
 from gateway.proxy.caller import NOBODY, Caller, ClientSession, ForwardingCaller
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
 
-# Keeps the time limit of a call fair: asking its client costs none of it, and progress of its server extends it.
-#
-# Wraps a caller so that each question to it pauses the call's clock, since a person may be thinking, and the answer
-# resumes it with the time that was left. A report of progress shows that the server is at work: it extends the clock.
+# A question to the caller pauses the call's clock, since a person may be thinking. A report of progress shows that the
+# server is at work: it extends the clock.
 
 
 class TimedCaller(ForwardingCaller):
@@ -63,11 +61,9 @@ def all_paused(callers: Iterable[Caller]) -> Generator[None, None, None]:
         yield
 
 
-# The requests in flight in one conversation, and which of their callers gets pushes that name no request.
-#
-# Such a push is for the only caller there is; if it could be for several, nobody gets it. A request that its caller
-# gave up still counts until the server answers it: a server may ignore a cancellation, and what it pushes for that call
-# is not for the next caller. It knows no transport.
+# A push that names no request is for the only caller there is; if it could be for several, nobody gets it. A request
+# that its caller gave up still counts until the server answers it: a server may ignore a cancellation, and what it
+# pushes for that call is not for the next caller.
 
 _MOST: Final = 256
 """Abandoned requests without an answer whose callers are remembered, at most."""
@@ -109,7 +105,6 @@ class Requests:
     """All requests of clients that a server works on in one conversation."""
 
     def __init__(self) -> None:
-        """Start with no requests."""
         self.running: set[Running] = set()
         self.given_up: set[Running] = set()
         self._lost_count = False
@@ -143,11 +138,8 @@ class Requests:
         return caller if same else None
 
 
-# Waits until what a server asks at the start of a client's own session, or of a borrowed one, is answered.
-#
 # A server that guards folders asks for the client's roots when it is initialized. A client that connects to it directly
 # sends its first call much later. We open the session for that call, so it would overtake the answer and be refused.
-# It does not know who answers.
 
 MOST: Final = 5.0
 """Seconds to wait, at most: the client may never answer, or the server never the ping."""

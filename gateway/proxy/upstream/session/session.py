@@ -35,11 +35,8 @@ from gateway.proxy.upstream.session.in_flight import FirstQuestions, Requests, R
 from gateway.proxy.upstream.session.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
 from leaf_sdk.leaf.packing import announce_packing
 
-# What a tool call tells a leaf about the ids that are wanted, as far as the configuration allows.
-#
-# Turns params whose `_meta` names the reader's map into what we send to the server: nothing, that map, or that map and
-# the announcement that packed ids are understood. This is announced only for calls whose ids are read here: a client
-# that named no map gets its result as it came, and could not read packed ids. It knows no connection.
+# Packed ids are announced only for calls whose ids are read here: a client that named no map gets its result as it
+# came, and could not read packed ids.
 
 
 def wanted_ids(params: Mapping[str, Any], policy: WantedIds) -> dict[str, Any]:
@@ -51,10 +48,7 @@ def wanted_ids(params: Mapping[str, Any], policy: WantedIds) -> dict[str, Any]:
     return announce_packing(named) if policy == "packed" else named
 
 
-# What a server says that it offers, in the form that clients read.
-#
-# Turns the `capabilities` of a server's answer into objects: `[]` and `true` are read as `{}`, as PHP and hand-written
-# servers mean them, and what is no capability is dropped. Pure.
+# `[]` and `true` are read as `{}`, as PHP and hand-written servers mean them, and what is no capability is dropped.
 
 LISTED: Final[tuple[Literal["tools", "prompts", "resources"], ...]] = ("tools", "prompts", "resources")
 _OBJECTS: Final = (*LISTED, "logging", "completions", "tasks", "experimental", "extensions")

@@ -35,7 +35,6 @@ class TaskOwners:
     """The tasks made in one conversation, or with one server if it keeps them across conversations."""
 
     def __init__(self) -> None:
-        """Start with no tasks."""
         self._owner: dict[str, str] = {}
         self._ids: dict[str, dict[str, None]] = {}
         """The tasks of each principal, the oldest first."""
@@ -45,11 +44,8 @@ class TaskOwners:
         return isinstance(task_id, str) and self._owner.get(task_id) == principal.name
 
     def check(self, method: str, params: Mapping[str, Any], principal: Principal) -> None:
-        """Refuse a request about a task that this principal did not make.
-
-        Raises:
-            RpcError: the task is not theirs; the error is the same as if it did not exist.
-        """
+        """Refuse a request about a task that this principal did not make. Raises `RpcError`: the task is not theirs;
+        the error is the same as if it did not exist."""
         if not method.startswith(TASK_METHODS) or method == _LIST or self.owns(params.get("taskId"), principal):
             return
         raise unknown_task(params.get("taskId"))

@@ -9,13 +9,9 @@ from gateway.errors import GatewayError
 from gateway.escape import escape_text, mask_text
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, names_session
 
-# The lifecycle of one upstream as a pure state machine: idle, starting, up, restarting.
-#
-# Turns "it came up", "it answered" and "it went down, because of this" into the next state and the length of the next
-# pause. It has no clock, no randomness and no process: `supervisor.py` passes in the random number. Pauses double with
-# every failure in a row and have jitter, so that ten servers that died together do not come back together. Only an
-# answer ends the row, so that a server that keeps dying before it is of any use is restarted slowly, however long it
-# stays up.
+# Pauses double with every failure in a row and have jitter, so that ten servers that died together do not come back
+# together. Only an answer ends the row, so that a server that keeps dying before it is of any use is restarted slowly,
+# however long it stays up. The caller passes in the random number.
 
 State = Literal["idle", "starting", "up", "restarting"]
 
@@ -74,11 +70,7 @@ class Lifecycle:
         return replace(self, restarts=self.restarts + 1)
 
 
-# Whatever broke an upstream, as a short explanation for a person.
-#
-# Turns exceptions of the operating system, the transports and the HTTP client into words that can follow "server 'x' is
-# not available:". A server's own words are untrusted: secrets of its configuration are masked in them, and they are
-# escaped and cut. Pure.
+# A server's own words are untrusted: secrets of its configuration are masked in them, and they are escaped and cut.
 
 _LENGTH: Final = 300
 _OF_SESSION: Final = (-32600, -32000, -32001, -32002, -32005)

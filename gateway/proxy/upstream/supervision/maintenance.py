@@ -23,12 +23,9 @@ from gateway.proxy.upstream.supervision.lifecycle import describe_failure
 from gateway.proxy.upstream.supervision.listing import KINDS
 from gateway.proxy.upstream.supervision.session_member import PING_TIME, SessionMember, until_over, why_silent
 
-# Keeps one server's main session subscribed to what somebody watches.
-#
-# In the modern era this is one `subscriptions/listen` stream, opened again whenever the set of resources changes or the
-# stream ends; in the handshake era it is a `resources/subscribe` for each resource, repeated on a new session. It
-# delivers nothing itself: notifications arrive through `session/session.py`. `maintenance.py` runs it, `catalog.py`
-# says what to watch.
+# In the modern era a subscription is one `subscriptions/listen` stream, opened again whenever the set of resources
+# changes or the stream ends; in the handshake era it is a `resources/subscribe` for each resource, repeated on a new
+# session.
 
 _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
@@ -46,7 +43,6 @@ class Follower:
     """What is watched on one server, and the task that subscribes to it."""
 
     def __init__(self, server: str) -> None:
-        """Start with nothing to watch."""
         self._wanted: Counter[str] = Counter()
         self._changed = anyio.Event()
         self._subscribed: set[str] | None = None

@@ -63,11 +63,8 @@ class Selector:
         return main
 
     async def for_call(self, caller: Caller, method: str) -> SessionMember:
-        """Return the session for this caller's request; if the request needs one of its own, that is opened.
-
-        Raises:
-            UpstreamUnavailable: it can't be opened.
-        """
+        """Return the session for this caller's request; if the request needs one of its own, that is opened. Raises
+        `UpstreamUnavailable`: it can't be opened."""
         main = self._supervisor.main or await self._supervisor.want()
         session = caller.session
         if session is None or session is self._supervisor.adopted:

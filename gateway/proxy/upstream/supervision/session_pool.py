@@ -56,13 +56,11 @@ class _Held:
 
     @property
     def member(self) -> SessionMember | None:
-        """The session, once it is open."""
         done = self.opened.done() and not self.opened.cancelled() and self.opened.exception() is None
         return self.opened.result() if done else None
 
     @property
     def alive(self) -> bool:
-        """Whether a request could be sent."""
         return not self.leaving and (member := self.member) is not None and member.alive
 
     def leave(self) -> None:
@@ -95,11 +93,8 @@ class Pool:
         return None if held is None else held.member
 
     async def own(self, session: ClientSession, terms: Terms) -> SessionMember:
-        """Return the client's own session; open it if necessary.
-
-        Raises:
-            UpstreamUnavailable: it can't be opened, or too many are open.
-        """
+        """Return the client's own session; open it if necessary. Raises `UpstreamUnavailable`: it can't be opened, or
+        too many are open."""
         held = self._own.get(session)
         if held is None or (held.opened.done() and not held.alive):
             held = self._own[session] = self._open(terms, session.principal, session)

@@ -140,11 +140,8 @@ class Supervisor:
         return self.lifecycle.state == "idle" and not self._stopping.is_set()
 
     async def want(self) -> SessionMember:
-        """Return the main session. Wakes a sleeping server, and waits a limited time for one that is not up.
-
-        Raises:
-            UpstreamUnavailable: the server is not up; the message says why.
-        """
+        """Return the main session. Wakes a sleeping server, and waits a limited time for one that is not up. Raises
+        `UpstreamUnavailable`: the server is not up; the message says why."""
         self.maintenance.used()
         with anyio.move_on_after(self._limits.start_timeout + 1.0):
             while self.main is None and self.lifecycle.state in ("idle", "starting") and not self._stopping.is_set():
