@@ -12,9 +12,8 @@ import typer
 
 from codec_console.keys import make_key
 from codec_console.mount import operator_token, sign_in_url
-from gateway.cli.options import AdminPort, ConfigForAdmin
 from gateway.cli.probe import url_of
-from gateway.cli.status import ask_admin, not_a_gateway, refusal_of
+from gateway.cli.status import AdminPort, ConfigOfServe, ask_admin, not_a_gateway, refusal_of
 from gateway.config.address import is_http_url
 from gateway.config.load import load_config
 from gateway.errors import ConfigError, UpstreamUnavailable
@@ -22,7 +21,7 @@ from gateway.errors import ConfigError, UpstreamUnavailable
 _TITLE: Final = "· codec-gateway</title>"
 
 
-def console(admin: AdminPort = None, config: ConfigForAdmin = None) -> None:
+def console(admin: AdminPort = None, config: ConfigOfServe = None) -> None:
     """Print an address that signs you in to the console of a running gateway. It works once, within ten minutes.
 
     Exit code 0: it was printed; 3: the operator's token can't be used; 4: no console answers.

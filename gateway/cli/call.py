@@ -5,13 +5,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 import typer
 
 from gateway.app.mcp_services import open_sign_ins
 from gateway.cli.exit_codes import FAILED, OK
-from gateway.cli.options import ConfigOfServe
 from gateway.cli.until_signal import run_until_signal
 from gateway.config.address import is_http_url
 from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
@@ -128,7 +128,10 @@ def call(
             show_default=False,
         ),
     ] = None,
-    config: ConfigOfServe = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="The configuration of `serve` (default: codec-gateway.toml here)."),
+    ] = None,
     url: Annotated[
         str | None, typer.Option(help="Call through a running gateway (or any MCP server): http://HOST:8600/mcp.")
     ] = None,

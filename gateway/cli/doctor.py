@@ -16,7 +16,6 @@ from rich.console import Console
 
 from gateway.cli.checkup import Checkup, ServerCheck, ToolCheck, check_up
 from gateway.cli.exit_codes import FAILED, OK
-from gateway.cli.options import ConfigOfServe
 from gateway.cli.terminal import Cell, Column, plain_console, print_bolt_ons, print_table, say
 from gateway.cli.until_signal import run_until_signal
 from gateway.config.gateway_config import GatewayConfig
@@ -43,7 +42,10 @@ _STYLES: Final = {"leaf": "green", "shim": "yellow", "refused": "red", "unknown"
 
 
 def doctor(
-    config: ConfigOfServe = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="The configuration of `serve` (default: codec-gateway.toml here)."),
+    ] = None,
     engine: Annotated[
         str | None, typer.Option(help="As for `serve`: embedded, none, or the URL of a llama.cpp or vLLM server.")
     ] = None,

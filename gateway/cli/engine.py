@@ -13,7 +13,6 @@ import anyio
 import typer
 
 from gateway.cli.model import need_model
-from gateway.cli.options import ChatTemplateFile
 from gateway.config import EngineConfig
 from gateway.config.address import is_loopback
 from gateway.config.load import load_config
@@ -33,7 +32,10 @@ def engine(
         ),
     ] = None,
     model: Annotated[Path | None, typer.Option(help="GGUF file of the model (default: the packaged SmolLM2).")] = None,
-    chat_template_file: ChatTemplateFile = None,
+    chat_template_file: Annotated[
+        str | None,
+        typer.Option(help="Chat template: a file (Jinja), or chatml.", show_default="the model's own"),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port of the llama.cpp server.")] = 8080,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",

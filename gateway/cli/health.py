@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.options import ConfigForAdmin
 from gateway.cli.probe import ask, url_of
 from gateway.config.load import load_config
 from gateway.escape import escape_text
@@ -20,7 +19,14 @@ def health(
         str | None,
         typer.Argument(metavar="[URL]", help="Address to ask; its path is /healthz/ready unless another is given."),
     ] = None,
-    config: ConfigForAdmin = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            help="The configuration of `serve`, to find the admin port (default: codec-gateway.toml here).",
+        ),
+    ] = None,
 ) -> None:
     """Ask a running gateway if it is ready. In a container, `python -m gateway.cli.probe` does the same, but faster.
 

@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli.options import ConfigOfServe
 from gateway.config.load import load_config
 from gateway.errors import ConfigError
 from gateway.serve.auth.api_keys import KeyFile, KeyRecord, check_pattern, digest_of, new_key
@@ -26,6 +25,12 @@ _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta
 
 keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
 
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", help="The configuration of `serve` (default: codec-gateway.toml here, if there is one)."
+    ),
+]
 Keys = Annotated[
     Path | None, typer.Option("--keys", help="File with the keys.", show_default="keys.toml beside the configuration")
 ]
@@ -49,7 +54,7 @@ def add(
     expires: Annotated[
         str | None, typer.Option(help="How long it is valid: 12h, 30d, 52w.", show_default="for ever")
     ] = None,
-    config: ConfigOfServe = None,
+    config: Config = None,
     file: Keys = None,
 ) -> None:
     """Make a key and print it; it is never shown again. A running gateway accepts it from the next request on.
@@ -78,7 +83,7 @@ def add(
 
 @keys.command(name="list")
 def list_keys(
-    config: ConfigOfServe = None,
+    config: Config = None,
     file: Keys = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -100,7 +105,7 @@ def list_keys(
 @keys.command()
 def revoke(
     name: Annotated[str, typer.Argument(help="The name that the key was given.")],
-    config: ConfigOfServe = None,
+    config: Config = None,
     file: Keys = None,
 ) -> None:
     """Revoke a key. A running gateway refuses it from the next request on."""

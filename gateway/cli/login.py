@@ -10,13 +10,13 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Final
 
 import anyio
 import typer
 
 from gateway.app.mcp_services import open_sign_ins
-from gateway.cli.options import ConfigOfServe
 from gateway.cli.terminal import plain_console, say
 from gateway.cli.until_signal import run_until_signal
 from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
@@ -38,7 +38,10 @@ _LINE: Final = 16 * 1024
 
 def login(
     name: Annotated[str, typer.Argument(help="The server's name in the configuration.", show_default=False)],
-    config: ConfigOfServe = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="The configuration of `serve` (default: codec-gateway.toml here)."),
+    ] = None,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Whether to open a browser, if this machine has one.")
     ] = True,

@@ -4,6 +4,7 @@ Prints what happened. It decides nothing: `gateway.proxy.transport.oauth` keeps 
 """
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import anyio
@@ -11,7 +12,6 @@ import typer
 
 from gateway.app.mcp_services import open_sign_ins
 from gateway.cli.login import upstream_named
-from gateway.cli.options import ConfigOfServe
 from gateway.config.gateway_config import GatewayConfig, UpstreamConfig
 from gateway.config.load import load_config
 from gateway.errors import ConfigError
@@ -25,7 +25,10 @@ from gateway.proxy.transport.oauth.sign_in import revoke
 
 def logout(
     name: Annotated[str, typer.Argument(help="The server's name in the configuration.", show_default=False)],
-    config: ConfigOfServe = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="The configuration of `serve` (default: codec-gateway.toml here)."),
+    ] = None,
     principal: Annotated[
         str | None,
         typer.Option(

@@ -10,7 +10,6 @@ import typer
 from gateway.app.options import ServeOptions
 from gateway.app.process import run_gateway
 from gateway.cli.model import need_model
-from gateway.cli.options import ChatTemplateFile, ServedConfig
 from gateway.config.programs import refuse_nesting
 from gateway.config.show import secrets_of
 from gateway.observe.logs import configure_logging, get_logger
@@ -19,7 +18,9 @@ log = get_logger("serve")
 
 
 def serve(
-    config: ServedConfig = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="mcpServers JSON (Claude Desktop, Cursor, VS Code) or TOML.")
+    ] = None,
     engine: Annotated[
         str | None,
         typer.Option(
@@ -38,7 +39,10 @@ def serve(
         typer.Option(min=1, max=64, help="Number of embedded engines to start; they share the work.", show_default="1"),
     ] = None,
     model: Annotated[Path | None, typer.Option(help="GGUF file of the model (default: the packaged SmolLM2).")] = None,
-    chat_template_file: ChatTemplateFile = None,
+    chat_template_file: Annotated[
+        str | None,
+        typer.Option(help="Chat template: a file (Jinja), or chatml.", show_default="the model's own"),
+    ] = None,
     token_map: Annotated[
         str | None,
         typer.Option("--map", help="Token map: a path, auto (from the model), or none.", show_default="auto"),

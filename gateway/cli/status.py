@@ -14,7 +14,6 @@ import typer
 from rich.console import Console
 
 from gateway.cli.exit_codes import FAILED, OK
-from gateway.cli.options import AdminPort, ConfigForAdmin
 from gateway.cli.probe import url_of
 from gateway.cli.terminal import Cell, Column, plain_console, print_bolt_ons, print_table, say
 from gateway.config.address import is_http_url
@@ -99,9 +98,20 @@ _TOOLS: Final = (Column("tool"), Column("tokens", 3, "right"), Column("ids", 2),
 _IDS: Final = {"leaf": "leaf", "shim": "shim", "rejected": "refused", None: "-"}
 
 
+AdminPort = Annotated[str | None, typer.Option(help="Address of the admin port.", show_default="http://127.0.0.1:8601")]
+ConfigOfServe = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help="The configuration of `serve`, to find the admin port (default: codec-gateway.toml here).",
+    ),
+]
+
+
 def status(
     admin: AdminPort = None,
-    config: ConfigForAdmin = None,
+    config: ConfigOfServe = None,
     tools: Annotated[bool, typer.Option("--tools", help="List every tool with the cost of its definition.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
 ) -> None:

@@ -7,6 +7,7 @@ It decides nothing: `proxy` and `serve/mcp` do. `app.py` turns errors into a lin
 
 import os
 import signal
+from pathlib import Path
 from typing import Annotated
 
 import anyio
@@ -14,7 +15,6 @@ import typer
 
 from gateway.app.mcp_services import open_mcp_services
 from gateway.cli.exit_codes import INTERRUPTED, OK
-from gateway.cli.options import ServedConfig
 from gateway.cli.until_signal import cancel_on_signal
 from gateway.config.gateway_config import GatewayConfig
 from gateway.config.load import load_config
@@ -26,7 +26,9 @@ from gateway.proxy.upstream.server_lists import ListCache
 
 
 def stdio(
-    config: ServedConfig = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="mcpServers JSON (Claude Desktop, Cursor, VS Code) or TOML.")
+    ] = None,
     token_map: Annotated[
         str | None, typer.Option("--map", help="Token map: a path, or auto (from the model); unset: text only.")
     ] = None,

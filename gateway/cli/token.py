@@ -5,15 +5,22 @@ folder, which is made if there is none yet. It decides nothing: `gateway.config`
 `gateway.serve.auth.gateway_token` keeps the token.
 """
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
-from gateway.cli.options import ConfigOfServe
 from gateway.config.load import load_config
 from gateway.serve.auth.gateway_token import stored_token
 
 
 def token(
-    config: ConfigOfServe = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", "-c", help="The configuration of `serve` (default: codec-gateway.toml here, if there is one)."
+        ),
+    ] = None,
 ) -> None:
     """Print the bearer token of this gateway (and make one, if there is none yet).
 

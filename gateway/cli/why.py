@@ -12,8 +12,7 @@ import typer
 from rich.console import Console
 
 from gateway.cli.exit_codes import OK
-from gateway.cli.options import AdminPort, ConfigForAdmin
-from gateway.cli.status import admin_address, fetch_report
+from gateway.cli.status import AdminPort, ConfigOfServe, admin_address, fetch_report
 from gateway.cli.terminal import Cell, Column, plain_console, print_table, say
 from gateway.serve.admin.advice import WORDS, advice_on_loss
 
@@ -29,7 +28,7 @@ _COLUMNS: Final = (
 
 def why(
     admin: AdminPort = None,
-    config: ConfigForAdmin = None,
+    config: ConfigOfServe = None,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON array.")] = False,
 ) -> None:
     """Show how many prompt tokens of the last /v1 conversations were cached, how many were recomputed, and why.
