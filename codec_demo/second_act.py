@@ -22,8 +22,8 @@ from anyio.streams.text import TextReceiveStream
 
 from codec_demo.tools_template import TEMPLATE
 from gateway.config import EngineConfig
+from gateway.engine.embedded.engine_process import threads_of
 from gateway.engine.embedded.packaged_model import packaged_model
-from gateway.engine.embedded.server import threads_of
 from gateway.errors import ConfigError, EngineUnavailable, GatewayError, first_of_ours
 
 if TYPE_CHECKING:

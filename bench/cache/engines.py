@@ -17,7 +17,7 @@ from bench.cache.scene import Scene
 from bench.cache.simulated import ModelRates
 from bench.first_delta import process
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
-from gateway.engine.embedded.server import embedded_server
+from gateway.engine.embedded.engine_process import embedded_server
 from gateway.engine.interface import Filled, Provable, Proven
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.slots.engine_slots import open_slot_files, slot_table

@@ -15,8 +15,8 @@ import httpx2
 
 from bench.wire.streams import FOLDER
 from gateway.config import EngineConfig
+from gateway.engine.embedded.engine_process import embedded_server
 from gateway.engine.embedded.packaged_model import packaged_model
-from gateway.engine.embedded.server import embedded_server
 from leaf_sdk import TokenMap, open_map
 from leaf_sdk.wire import Format, Frame, FrameWriter, train
 

@@ -20,7 +20,7 @@ from gateway.config.gateway_config import GatewayConfig
 from gateway.config.replicas import NOTHING_SHARED, ReplicasConfig, SharedConfig
 from gateway.config.show import secrets_of
 from gateway.context.large_result_store import ResultStore
-from gateway.engine.embedded.server import embedded_model
+from gateway.engine.embedded.engine_process import embedded_model
 from gateway.engine.slots.slot_save_restore import model_digest
 from gateway.engine.start.maps import MapSet
 from gateway.errors import ConfigError

@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.cli.exit_codes import CONFIG, FAILED, OK
-from gateway.cli.options import ConfigOfServe
 from gateway.config.gateway_config import GatewayConfig
 from gateway.config.load import load_config, written_keys
 from gateway.config.programs import why_not_startable
@@ -34,7 +33,12 @@ _WHAT_TO_DO: Final = (
 
 
 def check(
-    config: ConfigOfServe = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", "-c", help="mcpServers JSON or TOML (default: codec-gateway.toml here, if there is one)."
+        ),
+    ] = None,
     everything: Annotated[
         bool,
         typer.Option("--all", help="Print every setting, not only those that were set or differ from the default."),

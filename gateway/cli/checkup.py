@@ -18,7 +18,7 @@ from gateway.agent.calls.request_tools import find_forms
 from gateway.app.mcp_services import open_sign_ins
 from gateway.config.gateway_config import EngineConfig, GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
-from gateway.engine.embedded.server import sound_model
+from gateway.engine.embedded.engine_process import sound_model
 from gateway.engine.start.maps import MapSet, has_no_model
 from gateway.engine.start.readiness import EngineRoute
 from gateway.errors import ConfigError, EngineError, GatewayError, ModelUnusable

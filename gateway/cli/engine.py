@@ -1,7 +1,7 @@
 """`codec-gateway engine`: the packaged llama.cpp server on its own, for a gateway in another container.
 
-Reads the engine's settings as `serve` does, and runs `gateway.engine.embedded.server` until a signal or until the
-server ends. It decides nothing about generations: the gateway that is given its address does (`serve --engine URL`).
+Reads the engine's settings as `serve` does, and runs `gateway.engine.embedded.engine_process` until a signal or until
+the server ends. It decides nothing about generations: the gateway that is given its address does (`serve --engine URL`).
 """
 
 import os
@@ -16,7 +16,7 @@ from gateway.cli.model import need_model
 from gateway.config import EngineConfig
 from gateway.config.address import is_loopback
 from gateway.config.load import load_config
-from gateway.engine.embedded.server import EmbeddedServer, Listening, embedded_server
+from gateway.engine.embedded.engine_process import EmbeddedServer, Listening, embedded_server
 from gateway.errors import EngineUnavailable
 from gateway.observe.logs import configure_logging, get_logger
 

@@ -2,8 +2,8 @@
 
 An engine turns prompt ids into a stream of generated ids and keeps what it has computed. It does not know
 conversations, tools or MCP. Engines state how they differ (`Capabilities`), so no code asks which kind it has.
-`engine/wire/llama_cpp_client.py` and `engine/wire/vllm_client.py` speak to real servers over HTTP; `embedded/server.py`
-starts a llama.cpp server of our own.
+`engine/wire/llama_cpp_client.py` and `engine/wire/vllm_client.py` speak to real servers over HTTP;
+`embedded/engine_process.py` starts a llama.cpp server of our own.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence

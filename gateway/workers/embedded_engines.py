@@ -21,8 +21,8 @@ from anyio.abc import TaskStatus
 
 from gateway.config.gateway_config import EngineConfig, GatewayConfig
 from gateway.config.replicas import WorkerConfig, fault_file
+from gateway.engine.embedded.engine_process import Listening, divided, embedded_model, embedded_server
 from gateway.engine.embedded.model_file import ModelFile
-from gateway.engine.embedded.server import Listening, divided, embedded_model, embedded_server
 from gateway.engine.start.engine_health import STEADY, Outage, until_file_changes
 from gateway.errors import ConfigError, EngineError, EngineUnavailable, ModelUnusable
 from gateway.observe.logs import get_logger

@@ -38,7 +38,7 @@ EQUIVALENT: Final = {
     "gateway/engine/rendering/foreign_text.py: min(self._longest, len(line) + 1)  ->  "
     "max(self._longest, len(line) + 1)": _SHORT_CUT,
     "gateway/engine/embedded/model_file.py: 512  ->  1024": "the first bytes tell what a file is",
-    "gateway/engine/embedded/server.py: 50  ->  100": _KEPT,
+    "gateway/engine/embedded/engine_process.py: 50  ->  100": _KEPT,
     "gateway/engine/interface.py: 0 <= self.prompt_n <= prompt - cached  ->  0 <= self.prompt_n < prompt - cached": (
         "the same figures, made anew or not"
     ),

@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from bench.processes import free_port
 from gateway.config import EngineConfig
-from gateway.engine.embedded.server import EmbeddedServer, Listening, embedded_server
+from gateway.engine.embedded.engine_process import EmbeddedServer, Listening, embedded_server
 from leaf_sdk.testing import tiny_map
 from tests.gateway.engine.engines import FakeEngine
 

@@ -12,7 +12,7 @@ from math import inf
 import anyio
 
 from gateway.config import GatewayConfig
-from gateway.engine.embedded.server import divided
+from gateway.engine.embedded.engine_process import divided
 from gateway.engine.pool.pool import EnginePool, PoolMetrics
 from gateway.engine.start.maps import MapSet
 from gateway.engine.start.readiness import EngineRoute

@@ -16,7 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from gateway.config import EngineConfig, GatewayConfig
-from gateway.engine.embedded.server import embedded_model, slot_files_limit
+from gateway.engine.embedded.engine_process import embedded_model, slot_files_limit
 from gateway.engine.interface import EngineFacts, Rewind, SlotKeeper, SlotMover
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.slots.engine_speed import Rates

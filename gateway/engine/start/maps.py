@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from gateway.config import EngineConfig, GatewayConfig
+from gateway.engine.embedded.engine_process import embedded_model
 from gateway.engine.embedded.model_file import model_fault
-from gateway.engine.embedded.server import embedded_model
 from gateway.engine.interface import EngineFacts, Provable, Proven
 from gateway.errors import ConfigError, EngineUnavailable, MapDiffers
 from gateway.observe.logs import get_logger

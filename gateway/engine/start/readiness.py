@@ -17,8 +17,8 @@ from anyio.abc import TaskGroup
 from anyio.to_thread import run_sync
 
 from gateway.config import EngineConfig, GatewayConfig
+from gateway.engine.embedded.engine_process import EmbeddedServer, embedded_server
 from gateway.engine.embedded.model_file import ModelFile
-from gateway.engine.embedded.server import EmbeddedServer, embedded_server
 from gateway.engine.interface import GenerateRequest
 from gateway.engine.rendering.template import ChatTemplate
 from gateway.engine.slots.allocation import SlotTable

@@ -20,7 +20,7 @@ from gateway.engine.interface import Sampling
 from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
 from gateway.protocol.messages import without_escapes, without_strings
-from gateway.serve.generation.request_options import FORM_FIELDS, read_only_form
+from gateway.serve.generation.tools_and_formats import FORM_FIELDS, read_only_form
 from gateway.serve.http.request_parts import MOST_VALUES
 from gateway.toolcalls.formats.structured_output import AnswerForm
 from leaf_sdk.vocab import TokenMap

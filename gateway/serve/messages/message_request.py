@@ -25,7 +25,7 @@ from gateway.serve.generation.request_fields import (
     bounded_top_k,
     checked_part,
 )
-from gateway.serve.generation.request_options import (
+from gateway.serve.generation.tools_and_formats import (
     MOST_TOOLS,
     GatewayTools,
     check_continuation,

@@ -41,7 +41,7 @@ from gateway.proxy.caller import Principal
 from gateway.serve.codec.frames import FrameResponder
 from gateway.serve.generation.answers import Answering, ApiForm, StreamedAnswer, WholeAnswer
 from gateway.serve.generation.request_fields import FAIL_FAST, HINTS, OTHER_GRAMMARS, GenerationFields
-from gateway.serve.generation.request_options import (
+from gateway.serve.generation.tools_and_formats import (
     MOST_TOOLS,
     GatewayTools,
     check_continuation,

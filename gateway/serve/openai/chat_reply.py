@@ -23,7 +23,7 @@ from gateway.agent.events import (
 from gateway.context.memory import RequestFigures
 from gateway.serve.generation.answers import ApiForm, Chunk, Reply
 from gateway.serve.generation.codec_field import Account, Spell, logprob_entry
-from gateway.serve.generation.request_options import input_of
+from gateway.serve.generation.tools_and_formats import input_of
 from gateway.serve.http.error_answers import error_answer
 from gateway.serve.http.request_parts import new_request_id
 from gateway.toolcalls.stream.output_events import (

@@ -22,7 +22,7 @@ from gateway.engine.interface import Message
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import Principal
 from gateway.replicas import Replicas
-from gateway.serve.generation.request_options import read_choice, scope_of
+from gateway.serve.generation.tools_and_formats import read_choice, scope_of
 from gateway.serve.responses.input_history import Gathered, gather, kept
 from gateway.serve.responses.items import ADDITIONAL_TOOLS, COMPACT, EXPIRED, FOUND, ApprovedCalls, MadeCall
 from gateway.serve.responses.response_reply import CompactedReply, ResponseOptions, ResponseReply

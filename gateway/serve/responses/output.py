@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
-from gateway.serve.generation.request_options import input_of
+from gateway.serve.generation.tools_and_formats import input_of
 from gateway.serve.responses.items import SUMMARY, Item, text_part, tool_error
 from gateway.serve.responses.response_tools import NamedTool, UnapprovedCall
 

@@ -1,7 +1,7 @@
 """What a client may send to `POST /v1/responses`, checked, except for `input`, `tools` and `tool_choice`; and refusals.
 
 OpenAI's shape (API reference, "Create a response"). `items.py`, `response_tools.py` and
-`serve/generation/request_options.py` check these three. Errors name the fields of this API. Knows no HTTP.
+`serve/generation/tools_and_formats.py` check these three. Errors name the fields of this API. Knows no HTTP.
 """
 
 import json
@@ -18,7 +18,7 @@ from gateway.errors import RequestInvalid
 from gateway.escape import escape_text
 from gateway.serve.generation.answers import ApiForm
 from gateway.serve.generation.request_fields import ApiModel, SamplingFields
-from gateway.serve.generation.request_options import (
+from gateway.serve.generation.tools_and_formats import (
     MOST_TOOLS,
     GatewayTools,
     flat_form,

@@ -20,7 +20,7 @@ from gateway.escape import escape_text
 from gateway.proxy.approvals import is_read_only
 from gateway.proxy.naming import ToolEntry
 from gateway.serve.generation.request_fields import FAIL_FAST, ApiModel, checked_part
-from gateway.serve.generation.request_options import MOST_TOOLS, check_schemas, named_tool, read_client_tool
+from gateway.serve.generation.tools_and_formats import MOST_TOOLS, check_schemas, named_tool, read_client_tool
 from gateway.toolcalls.schema.spec import ToolSpec, flat_tool
 from gateway.toolcalls.stream.output_events import CallClosed
 

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.config import EngineConfig
 from gateway.engine.embedded import server as embedded
-from gateway.engine.embedded.server import (
+from gateway.engine.embedded.engine_process import (
     Listening,
     divided,
     embedded_model,

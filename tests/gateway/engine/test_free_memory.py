@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.engine.embedded.server import usable_mib
+from gateway.engine.embedded.engine_process import usable_mib
 
 MIB = 1024 * 1024
 

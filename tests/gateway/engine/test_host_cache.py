@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterator
 import anyio
 import pytest
 
-from gateway.engine.embedded.server import packaged_model
+from gateway.engine.embedded.engine_process import packaged_model
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling
 from gateway.engine.slots.allocation import SlotTable
 from gateway.engine.wire.llama_cpp_client import LlamaCpp

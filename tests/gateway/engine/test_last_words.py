@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from gateway.engine.embedded.server import Started, is_about_model, why_ended
+from gateway.engine.embedded.engine_process import Started, is_about_model, why_ended
 
 SMALL = Started("m.gguf", memory=300_000_000, free=20_000_000_000)
 LARGE = Started("m.gguf", memory=30_000_000_000, free=20_000_000_000)

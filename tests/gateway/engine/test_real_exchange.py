@@ -9,7 +9,7 @@ import pytest
 
 from bench.processes import free_port
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
-from gateway.engine.embedded.server import EmbeddedServer, Listening, embedded_server
+from gateway.engine.embedded.engine_process import EmbeddedServer, Listening, embedded_server
 from gateway.engine.interface import GenerateRequest
 from gateway.engine.start.readiness import EngineRoute
 from gateway.engine.start.ready_engine import ReadyEngine

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.config.gateway_config import EngineConfig, GatewayConfig
 from gateway.config.replicas import WorkerConfig, fault_file
-from gateway.engine.embedded.server import Listening
+from gateway.engine.embedded.engine_process import Listening
 from gateway.errors import ConfigError, EngineUnavailable, ModelUnusable
 from gateway.workers import embedded_engines
 from gateway.workers.embedded_engines import check_engines, running_engines, share_of, with_hosted_engines

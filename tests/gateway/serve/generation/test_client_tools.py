@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.errors import RequestInvalid
-from gateway.serve.generation.request_options import ClientTool, input_of, read_client_tool
+from gateway.serve.generation.tools_and_formats import ClientTool, input_of, read_client_tool
 from gateway.serve.messages.message_request import SortedTools
 from gateway.serve.openai.chat import ChatTools
 from gateway.serve.responses.response_tools import read_tools

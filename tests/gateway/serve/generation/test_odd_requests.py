@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.serve.generation.request_options import read_choice
+from gateway.serve.generation.tools_and_formats import read_choice
 from gateway.serve.messages.message_request import MessagesRequest
 from gateway.serve.openai.chat import ChatRequest
 from gateway.serve.responses.input_history import gather

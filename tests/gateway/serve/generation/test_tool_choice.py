@@ -6,7 +6,7 @@ import pytest
 
 from gateway.agent import ToolChoice
 from gateway.errors import RequestInvalid
-from gateway.serve.generation.request_options import read_choice
+from gateway.serve.generation.tools_and_formats import read_choice
 
 ALLOWED = {
     "mode": "auto",

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.agent import NO_TOOL
 from gateway.errors import RequestInvalid
-from gateway.serve.generation.request_options import scope_of
+from gateway.serve.generation.tools_and_formats import scope_of
 from gateway.serve.messages.message_request import MessagesRequest
 from gateway.serve.openai.chat import ChatRequest
 from gateway.serve.responses.response_request import ResponsesRequest
