@@ -1,7 +1,7 @@
 """`codec-gateway engine`: the packaged llama.cpp server on its own, for a gateway in another container.
 
 Reads the engine's settings as `serve` does, and runs `gateway.engine.embedded.engine_process` until a signal or until
-the server ends. It decides nothing about generations: the gateway that is given its address does (`serve --engine URL`).
+the server ends. It decides nothing about generations: the gateway with its address does (`serve --engine URL`).
 """
 
 import os
