@@ -1,5 +1,6 @@
 """What every test stands on: asyncio as the event loop, nothing of the user's own environment, and the real engine."""
 
+import fcntl
 import gc
 import json
 import logging
@@ -16,6 +17,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, settings
 
+from bench.cache.tiny import tiny_model
 from gateway.cli.app import run
 from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.fetch import map_bytes
@@ -124,6 +126,34 @@ def model_map(model_map_bytes: bytes) -> TokenMap:
     return load_map(model_map_bytes)
 
 
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="session")
+def one_layer(tmp_path_factory: pytest.TempPathFactory, model_map: TokenMap) -> Path:
+    """A model of one layer and random weights with the packaged model's vocabulary: an engine answers at once.
+
+    It writes whole characters, as trained models do: of others, the engine does not tell all ids. All processes of the
+    suite share the file, which takes two seconds to make.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    path = folder / "one_layer.gguf"
+    with (folder / "one_layer.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            parts = [each for each in range(len(model_map)) if not _is_text(model_map.token_bytes(each))]
+            unfinished = folder / "one_layer.part"
+            unfinished.write_bytes(tiny_model(packaged_model().read_bytes(), unlikely=parts))
+            unfinished.replace(path)
+    return path
+
+
 @contextmanager
 def llama_server(model: Path) -> Iterator[str]:
     """The address of a real llama.cpp server with this model."""
@@ -139,6 +169,13 @@ def llama_server(model: Path) -> Iterator[str]:
 def engine_url() -> Iterator[str]:
     """One with the packaged model, shared by the tests that only ask it things."""
     with llama_server(packaged_model()) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def quick_engine_url(one_layer: Path) -> Iterator[str]:
+    """One with the model of one layer."""
+    with llama_server(one_layer) as url:
         yield url
 
 
@@ -163,6 +200,18 @@ def vllm_url(engine_url: str) -> Iterator[str]:
 def old_vllm_url(engine_url: str) -> Iterator[str]:
     """One without the endpoint that takes ids and nothing else."""
     with vllm_wire(engine_url, "--old") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def quick_vllm_url(quick_engine_url: str) -> Iterator[str]:
+    with vllm_wire(quick_engine_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def quick_old_vllm_url(quick_engine_url: str) -> Iterator[str]:
+    with vllm_wire(quick_engine_url, "--old") as url:
         yield url
 
 

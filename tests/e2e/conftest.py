@@ -15,9 +15,8 @@ import httpx2
 import openai
 import pytest
 
-from bench.cache.tiny import tiny_model
 from gateway.engine.embedded.packaged_model import packaged_model
-from leaf_sdk.vocab import TokenMap, map_digest
+from leaf_sdk.vocab import map_digest
 from tests.e2e.forked import ForkedGateway, run_forked
 
 SERVERS = Path(__file__).parent / "servers"
@@ -280,35 +279,25 @@ def site(
         yield gateway
 
 
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+@pytest.fixture(scope="session")
+def quick_flags(request: pytest.FixtureRequest) -> list[str]:
+    """`engine_flags` with the model of one layer where the engine is embedded."""
+    if ENGINE != "embedded":
+        flags: list[str] = request.getfixturevalue("engine_flags")
+        return flags
+    return ["--engine", "embedded", "--model", str(request.getfixturevalue("one_layer"))]
 
 
 @pytest.fixture(scope="session")
-def one_layer(tmp_path_factory: pytest.TempPathFactory, model_map: TokenMap) -> Path:
-    """A model of one layer and random weights with the packaged model's vocabulary: an engine answers at once.
-
-    It writes whole characters, as trained models do: of others, the engine does not tell all ids.
-    """
-    path = tmp_path_factory.mktemp("one_layer") / "tiny.gguf"
-    parts = [each for each in range(len(model_map)) if not _is_text(model_map.token_bytes(each))]
-    path.write_bytes(tiny_model(packaged_model().read_bytes(), unlikely=parts))
-    return path
-
-
-@pytest.fixture(scope="session")
-def quick_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+def quick_site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, quick_flags: list[str]
+) -> Iterator[RunningGateway]:
     """One whose model has one layer: its answers come at once, and are nonsense. With `ENGINE`, `site` itself."""
     if ENGINE != "embedded":
         yield request.getfixturevalue("site")
         return
     servers = {name: request.getfixturevalue(name) for name in ("time_leaf", "plain_time")}
-    flags = ["--engine", "embedded", "--model", str(request.getfixturevalue("one_layer"))]
-    with running_gateway(tmp_path_factory.mktemp("quick_site"), servers, *flags) as gateway:
+    with running_gateway(tmp_path_factory.mktemp("quick_site"), servers, *quick_flags) as gateway:
         yield gateway
 
 

@@ -17,12 +17,18 @@ import openai
 import pytest
 
 from gateway.engine.embedded.packaged_model import packaged_model
+from leaf_sdk.leaf.contract import CODEC_META_KEY
+from leaf_sdk.vocab import TokenMap
 from tests.e2e.conftest import ENGINE, RunningGateway
 from tests.standins.vllm_wire_over_llama_cpp import ADAPTER, BLOCK, MODEL, POEM
 
 pytestmark = pytest.mark.engine
 
-KINDS = {"llama_cpp": ("engine_url", 1), "vllm": ("vllm_url", BLOCK), "old_vllm": ("old_vllm_url", BLOCK)}
+KINDS = {
+    "llama_cpp": ("quick_engine_url", 1),
+    "vllm": ("quick_vllm_url", BLOCK),
+    "old_vllm": ("quick_old_vllm_url", BLOCK),
+}
 GREEDY = {"model": "any", "temperature": 0, "seed": 1}
 TOOL = {
     "type": "function",
@@ -56,10 +62,14 @@ def gateway(
     engine: tuple[list[str], int],
     tmp_path_factory: pytest.TempPathFactory,
     run_gateway: Callable[..., AbstractContextManager[RunningGateway]],
-    time_leaf: dict[str, Any],
-    plain_time: dict[str, Any],
+    says: Callable[..., dict[str, Any]],
+    model_map: TokenMap,
 ) -> Iterator[RunningGateway]:
-    servers = {"time_leaf": time_leaf, "plain_time": plain_time}
+    """Its tools take no arguments: a model of random weights would end none of free text."""
+    text = "It is half past twelve."
+    ids = {"map_id": model_map.map_id, "ids": model_map.encode(text)}
+    block = {"type": "text", "text": text}
+    servers = {"leaf": says({**block, "_meta": {CODEC_META_KEY: ids}}), "plain": says(block)}
     with run_gateway(tmp_path_factory.mktemp("engines"), servers, *engine[0]) as started:
         yield started
 
@@ -70,9 +80,7 @@ def client(gateway: RunningGateway) -> Iterator[openai.OpenAI]:
         yield client
 
 
-@pytest.mark.parametrize(
-    ("tool", "source"), [("time_leaf__get_current_time", "leaf"), ("plain_time__get_time", "shim")]
-)
+@pytest.mark.parametrize(("tool", "source"), [("leaf__say", "leaf"), ("plain__say", "shim")])
 def test_result_is_spliced_behind_ids_that_the_engine_holds(
     client: openai.OpenAI, engine: tuple[list[str], int], tool: str, source: str
 ) -> None:
@@ -217,9 +225,9 @@ served_model = "poet"
 
 
 def test_adapters_of_one_server_are_models_of_their_own_names(
-    vllm_url: str, start_gateway: Callable[..., RunningGateway], tmp_path: Path
+    quick_vllm_url: str, start_gateway: Callable[..., RunningGateway], tmp_path: Path
 ) -> None:
-    (tmp_path / "codec-gateway.toml").write_text(ADAPTERS.format(url=vllm_url, model=packaged_model()))
+    (tmp_path / "codec-gateway.toml").write_text(ADAPTERS.format(url=quick_vllm_url, model=packaged_model()))
     question: Any = [{"role": "user", "content": "A poem, please."}]
     with start_gateway({}).client() as client:
         listed = {model.id for model in client.models.list()}
@@ -231,9 +239,9 @@ def test_adapters_of_one_server_are_models_of_their_own_names(
 
 
 def test_model_that_a_server_has_not_is_told_with_those_that_it_has(
-    vllm_url: str, start_gateway: Callable[..., RunningGateway], tmp_path: Path
+    quick_vllm_url: str, start_gateway: Callable[..., RunningGateway], tmp_path: Path
 ) -> None:
-    settings = f'[engine]\nurl = "{vllm_url}"\nmodel = "{packaged_model()}"\nserved_model = "painter"\n'
+    settings = f'[engine]\nurl = "{quick_vllm_url}"\nmodel = "{packaged_model()}"\nserved_model = "painter"\n'
     (tmp_path / "codec-gateway.toml").write_text(settings)
     gateway = start_gateway({})
     with gateway.client() as client, pytest.raises(openai.APIStatusError) as refused:

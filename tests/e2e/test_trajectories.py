@@ -3,7 +3,6 @@
 import hashlib
 import json
 import stat
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,12 +21,17 @@ from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, 
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, Content
+from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.trajectories import Sample, Trajectories, for_trl, for_verl, read_trajectories
 from leaf_sdk.vocab import TokenMap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
-WEATHER = ToolSpec("weather", "The weather of a city.", {"type": "object", "properties": {"city": {"type": "string"}}})
+CITY = {"type": "string", "maxLength": 12}
+WEATHER = ToolSpec("weather", "The weather of a city.", {"type": "object", "properties": {"city": CITY}})
+
+OTHER_ENDS = ((0, -100.0), (4, -100.0))
+"""Ids that end an answer besides the template's own: a trained model writes none of them, one of random weights may."""
 
 
 class Overheard:
@@ -84,7 +88,7 @@ class Client:
 
         agent = self._services.agent
         conversation = await agent.open(messages, choice=choice, client_tools=[WEATHER])
-        sampling = Sampling(temperature=0 if seed is None else 0.9, seed=seed)
+        sampling = Sampling(temperature=0 if seed is None else 0.9, seed=seed, logit_bias=OTHER_ENDS)
         await agent.answer(conversation, AnswerOptions(choice, 80, sampling), listen)
         calls = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
@@ -98,12 +102,11 @@ class Client:
 
 
 @asynccontextmanager
-async def gateway(path: Path, time_leaf: dict[str, Any], *, logprobs: bool) -> AsyncGenerator[Client]:
-    leaf = UpstreamConfig("time", command=sys.executable, args=("-m", "time_leaf"), env=time_leaf["env"])
+async def gateway(path: Path, model: Path, *servers: UpstreamConfig, logprobs: bool) -> AsyncGenerator[Client]:
     config = GatewayConfig(
-        upstreams=(leaf,),
+        upstreams=servers,
         prefix="always",
-        engine=EngineConfig(kind="embedded"),
+        engine=EngineConfig(kind="embedded", model=model),
         tokens=TokensConfig(map=str(packaged_model())),
         trajectories=TrajectoriesConfig(path, logprobs),
     )
@@ -111,9 +114,21 @@ async def gateway(path: Path, time_leaf: dict[str, Any], *, logprobs: bool) -> A
         yield Client(services)
 
 
+def clock(says: Any, token_map: TokenMap) -> UpstreamConfig:
+    """A leaf whose tool takes no arguments: a model of random weights would end none of free text."""
+    text = "It is half past twelve in 東京."
+    ids = {"map_id": token_map.map_id, "ids": token_map.encode(text)}
+    leaf = says({"type": "text", "text": text, "_meta": {CODEC_META_KEY: ids}})
+    return UpstreamConfig("time", command=leaf["command"], args=tuple(leaf["args"]))
+
+
 def read(path: Path) -> Trajectories:
     with path.open(encoding="ascii") as lines:
         return read_trajectories(lines)
+
+
+def digest_of(model: Path) -> str:
+    return f"sha256:{hashlib.sha256(model.read_bytes()).hexdigest()}"
 
 
 def masked(sample: Sample) -> list[int]:
@@ -121,18 +136,18 @@ def masked(sample: Sample) -> list[int]:
 
 
 async def test_conversation_of_both_kinds_of_tools_with_a_branch_is_what_the_engine_held(
-    tmp_path: Path, time_leaf: dict[str, Any], monkeypatch: pytest.MonkeyPatch, model_map: TokenMap
+    tmp_path: Path, one_layer: Path, says: Any, monkeypatch: pytest.MonkeyPatch, model_map: TokenMap
 ) -> None:
     heard, path = Overheard(monkeypatch), tmp_path / "trajectories.jsonl"
     question = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Weather in Bern 日本 🎉? <|im_end|>"},
     ]
-    async with gateway(path, time_leaf, logprobs=True) as client:
+    async with gateway(path, one_layer, clock(says, model_map), logprobs=True) as client:
         told = await client.ask(question, ToolChoice.named("weather"), 1)
         told = await client.ask(told, ToolChoice("none"), 2)
         told = [*told, {"role": "user", "content": "What time is it in Paris?"}]
-        one = await client.ask(told, ToolChoice.named("time__get_current_time"))
+        one = await client.ask(told, ToolChoice.named("time__say"))
         runs = len(heard.runs)
         await client.ask([*one, {"role": "user", "content": "Thanks."}], ToolChoice("none"), 4)
         await client.ask([*one, {"role": "user", "content": "Really?"}], ToolChoice("none"), 5)
@@ -145,7 +160,7 @@ async def test_conversation_of_both_kinds_of_tools_with_a_branch_is_what_the_eng
     assert thanks.prompt_ids == heard.runs[0][1]
     assert sum(len(each.ids) for each in found.answers.values()) == len(thanks.ids) + len(really.answer.ids)
     assert [s.tool for s in thanks.spans if s.source == "shim"] == ["weather"]
-    assert {(s.tool, s.server) for s in thanks.spans if s.source == "leaf"} == {("time__get_current_time", "time")}
+    assert {(s.tool, s.server) for s in thanks.spans if s.source == "leaf"} == {("time__say", "time")}
     at = 0
     for span in thanks.spans:
         if span.source == "user" and at < len(thanks.prompt_ids):
@@ -156,13 +171,13 @@ async def test_conversation_of_both_kinds_of_tools_with_a_branch_is_what_the_eng
 
 
 async def test_logprobs_are_of_the_ids_that_were_sampled_and_change_none(
-    tmp_path: Path, time_leaf: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, one_layer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = Overheard(monkeypatch)
     samples: list[Sample] = []
     for asked in (True, False):
         path = tmp_path / f"{asked}.jsonl"
-        async with gateway(path, time_leaf, logprobs=asked) as client:
+        async with gateway(path, one_layer, logprobs=asked) as client:
             await client.ask([{"role": "user", "content": "Say hello."}], ToolChoice("none"), 7)
         samples += read(path).samples()
     told, silent = samples
@@ -179,13 +194,13 @@ async def test_logprobs_are_of_the_ids_that_were_sampled_and_change_none(
     assert for_trl([silent])["logprobs"] is for_verl(silent)["response_logprobs"] is None
 
 
-async def test_line_names_map_and_model_and_is_its_owner_s_alone(tmp_path: Path, time_leaf: dict[str, Any]) -> None:
+async def test_line_names_map_and_model_and_is_its_owner_s_alone(tmp_path: Path, one_layer: Path) -> None:
     path = tmp_path / "trajectories.jsonl"
-    async with gateway(path, time_leaf, logprobs=False) as client:
+    async with gateway(path, one_layer, logprobs=False) as client:
         await client.ask([{"role": "user", "content": "Hello."}], ToolChoice("none"), 1)
     line = json.loads(path.read_text())
 
-    assert line["model_digest"] == "sha256:" + hashlib.sha256(packaged_model().read_bytes()).hexdigest()
+    assert line["model_digest"] == digest_of(one_layer)
     assert line["map"].startswith("sha256:")
     assert line["principal"] == "anonymous"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -1,6 +1,8 @@
 """Two real engines as a pool, in short: `make pool-check` is the same at length."""
 
 import random
+from dataclasses import replace
+from pathlib import Path
 
 import anyio
 import pytest
@@ -22,10 +24,11 @@ def assert_exact(talks: Conversations) -> None:
     assert outcome.whole + sum(outcome.ended.values()) == outcome.answers
 
 
-async def test_conversations_find_their_cache_again_as_on_one_engine() -> None:
-    async with conversations(config_of({"engine": ROOMY}), tokens=12) as alone:
+async def test_conversations_find_their_cache_again_as_on_one_engine(one_layer: Path) -> None:
+    roomy = replace(ROOMY, model=one_layer)
+    async with conversations(config_of({"engine": roomy}), tokens=12) as alone:
         await run(alone, 1, 3)
-    async with conversations(config_of({"a": ROOMY, "b": ROOMY}), tokens=12) as talks:
+    async with conversations(config_of({"a": roomy, "b": roomy}), tokens=12) as talks:
         await run(talks, 6, 3)
         used = {asked.url for asked in talks.asked}
 

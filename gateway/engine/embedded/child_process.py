@@ -60,6 +60,22 @@ def main() -> None:
     except ImportError as error:
         print(error, file=address, flush=True)
         sys.exit(1)
+    params = _parameters(native, settings)
+    try:
+        server = native.Server(params)
+    except RuntimeError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.stderr.flush()
+        # Not at once: llama.cpp writes its log in a thread.
+        sys.exit(1)
+    print(server.listening_address, file=address, flush=True)
+    sys.stdin.buffer.read()
+    # The native server joins threads that may be generating; the parent does not wait for that.
+    os._exit(0)
+
+
+def _parameters(native: Any, settings: dict[str, Any]) -> Any:
+    """llama.cpp's parameters for these settings."""
     params = native.CommonParams()
     params.model.path = settings["model"]
     params.hostnames = [settings["host"]]
@@ -71,6 +87,9 @@ def main() -> None:
     params.n_parallel = settings["slots"]
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
     params.warmup = False
+    if _has_only_cpu(native):
+        # With a set context, fitting only moves layers off other devices; for that, the vocabulary is loaded twice.
+        params.fit_params = False
     # Errors only; the parent finds the reason in them when the server does not come up.
     params.verbosity = 1
     params.use_jinja = True
@@ -88,17 +107,13 @@ def main() -> None:
         os.umask(0o077)
     if template := settings.get("template"):
         params.chat_template = template
-    try:
-        server = native.Server(params)
-    except RuntimeError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.stderr.flush()
-        # Not at once: llama.cpp writes its log in a thread.
-        sys.exit(1)
-    print(server.listening_address, file=address, flush=True)
-    sys.stdin.buffer.read()
-    # The native server joins threads that may be generating; the parent does not wait for that.
-    os._exit(0)
+    return params
+
+
+def _has_only_cpu(native: Any) -> bool:
+    """Whether llama.cpp finds no GPU or other accelerator here."""
+    cpu = native.ggml_backend_dev_type.GGML_BACKEND_DEVICE_TYPE_CPU
+    return all(device["type"] == cpu for device in native.get_device_info())
 
 
 def check() -> int:

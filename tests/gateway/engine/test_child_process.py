@@ -21,6 +21,11 @@ class Native(ModuleType):
         super().__init__("xllamacpp")
         self.params: Any = None
         self.fault: RuntimeError | None = None
+        self.ggml_backend_dev_type = SimpleNamespace(GGML_BACKEND_DEVICE_TYPE_CPU=0)
+        self.devices = [0]
+
+    def get_device_info(self) -> list[dict[str, Any]]:
+        return [{"name": f"device {number}", "type": kind} for number, kind in enumerate(self.devices)]
 
     def CommonParams(self) -> Any:
         threads = {"cpuparams": SimpleNamespace(), "cpuparams_batch": SimpleNamespace()}
@@ -134,6 +139,16 @@ def test_slot_files_lie_in_their_folder_and_nobody_else_can_read_them(run, nativ
         assert os.umask(0o022) == 0o022
     finally:
         os.umask(before)
+
+
+def test_layers_are_fitted_to_devices_only_where_there_are_others_than_the_cpu(run, native: Native) -> None:
+    run()
+    assert native.params.fit_params is False
+
+    native.devices = [0, 1]
+    run()
+    # As llama.cpp has it.
+    assert not hasattr(native.params, "fit_params")
 
 
 @pytest.mark.parametrize("folder", ["/slots", "/slots/"])
