@@ -6,12 +6,11 @@ Each case names its report.
 import json
 from typing import Any
 
-import pytest
-
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.message import join_events, stream
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import PLAIN, Numbered
 
 
@@ -121,7 +120,7 @@ CASES: list[tuple[str, str, str, list[tuple[str, dict[str, Any]]], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}: {case[0]}")
+@each_of("case", CASES)
 def test_a_reported_output_is_read_as_it_is_meant(
     case: tuple[str, str, str, list[tuple[str, dict[str, Any]]], str],
 ) -> None:

@@ -12,6 +12,7 @@ from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.message import AssistantMessage, join_events
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import read_tools
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import PLAIN
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
@@ -137,7 +138,7 @@ READ: list[tuple[str, str, list[tuple[str, dict[str, Any]]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "calls"), READ)
+@each_of(("name", "text", "calls"), READ)
 def test_slip_with_one_reading_is_a_call_however_it_is_cut(
     name: str, text: str, calls: list[tuple[str, dict[str, Any]]]
 ) -> None:
@@ -163,7 +164,7 @@ def test_client_is_told_that_a_mark_is_missing(arguments: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "text"),
     [
         ("pythonic", "[look(city=f'{place}')]"),

@@ -13,6 +13,7 @@ from gateway.engine.control_tokens import MarkerGuard
 from gateway.engine.rendering.foreign import Foreign, Signs
 from gateway.engine.rendering.rendered import restored
 from gateway.errors import RequestInvalid
+from tests.cases import each_of
 
 USER = {"role": "user", "content": "hi"}
 UNREADABLE = [
@@ -49,7 +50,7 @@ def rendered(messages: Any) -> Any:
     return json.loads(arguments_of(shown[1]))
 
 
-@pytest.mark.parametrize("arguments", UNREADABLE, ids=lambda each: each[:20])
+@each_of("arguments", UNREADABLE)
 def test_arguments_that_are_no_json_become_an_object_that_keeps_their_text(arguments: str) -> None:
     messages, (told,) = with_readable_calls(checked_messages([USER, called(arguments), USER]))
 
@@ -59,7 +60,7 @@ def test_arguments_that_are_no_json_become_an_object_that_keeps_their_text(argum
     assert "not JSON" in told.message
 
 
-@pytest.mark.parametrize("arguments", READABLE, ids=lambda each: each[:20])
+@each_of("arguments", READABLE)
 def test_arguments_that_are_json_stay_for_the_memory_to_recognise(arguments: str) -> None:
     checked = checked_messages([USER, called(arguments), USER])
     messages, told = with_readable_calls(checked)
@@ -68,7 +69,7 @@ def test_arguments_that_are_json_stay_for_the_memory_to_recognise(arguments: str
     assert arguments_of(messages[1]) == (arguments if arguments.strip() else "{}")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "shown"),
     [
         ({"city": "Paris", "n": 1.5}, {"city": "Paris", "n": 1.5}),

@@ -16,6 +16,7 @@ from gateway.serve.auth.api_keys import KeyFile, KeyRecord, KeyRing, digest_of
 from gateway.serve.auth.bearer import BearerAuth, Credentials
 from gateway.serve.auth.identity import PRINCIPAL, refusal_over_limit
 from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, Limiter
+from tests.cases import each_of
 
 TOKEN = "a-token-of-ours-π"
 STRONG = "x" * 43
@@ -113,7 +114,7 @@ async def test_operator_s_token_opens_everything(scheme: str, token: str) -> Non
     assert sign_in.endpoint.seen == [Principal("operator")]
 
 
-@pytest.mark.parametrize(
+@each_of(
     "value",
     [None, "", "Bearer", "Bearer ", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer \xff"],
 )

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from referencing import Registry, Resource
@@ -11,6 +10,7 @@ from referencing.jsonschema import DRAFT202012
 
 from gateway.toolcalls.schema.kinds import ALL, STRING, dead_references, escaped, kinds_of, resolve
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call
+from tests.cases import each_of
 
 ROOT: dict[str, Any] = {
     "$id": "https://example.com/schemas/tool.json",
@@ -36,7 +36,7 @@ ROOT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("reference", "expected"),
     [
         ("#", ROOT),
@@ -71,7 +71,7 @@ def test_reference_names_a_part(reference, expected):
     assert resolve(reference, root) == (root if expected is ROOT else expected)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "reference",
     [
         *("#foo", "#shown", "#/nowhere", "#/properties/x/anyOf/2", "#/properties/x/anyOf/01", "#/properties/x/anyOf/-"),
