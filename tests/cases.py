@@ -6,41 +6,79 @@ As parameters of pytest they would cost more to collect, in every worker, than t
 import functools
 import inspect
 import os
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
 
 IN_FULL: Final = "CODEC_FUZZ" in os.environ
 """Whether tests marked `in_full` take all of their cases, as in `make fuzz`, and not the suite's part of them."""
 SHOWN = 10
 """How many failed cases are shown with their tracebacks."""
+LONG = 500
+"""How many characters of a failed case are shown."""
+_PARAM: Final = type(pytest.param())
 
 
 def each_of(
-    names: str | tuple[str, ...], cases: Sequence[object]
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Call a test once for each case: the value of one parameter, or a tuple of values of several."""
+    names: str | tuple[str, ...], cases: Collection[object]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Call a test once for each case: the value of one parameter, or a tuple of values of several.
 
-    def over(test: Callable[..., None]) -> Callable[..., None]:
-        keys = (names,) if isinstance(names, str) else names
-        signature = inspect.signature(test)
+    All cases share the test's fixtures.
+    """
+    keys = (names,) if isinstance(names, str) else names
+    if any(isinstance(case, _PARAM) for case in cases):
+        raise TypeError("a case is a value, or a tuple of values: pytest.param is for parametrize")
 
+    def values(case: Any) -> dict[str, object]:
+        return dict(zip(keys, (case,) if isinstance(names, str) else case, strict=True))
+
+    def over(test: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(test)
         def all_cases(**fixtures: object) -> None:
-            failed: list[Exception] = []
+            failures = _Failures(", ".join(keys), len(cases))
             for case in cases:
-                values = (case,) if isinstance(names, str) else case
-                try:
-                    test(**fixtures, **dict(zip(keys, values, strict=True)))  # type: ignore[arg-type]
-                except Exception as error:
-                    error.add_note(f"with {', '.join(keys)} = {case!r}")
-                    failed.append(error)
-            if failed:
-                raise ExceptionGroup(f"{len(failed)} of {len(cases)} cases fail", failed[:SHOWN])
+                with failures.noted(case):
+                    test(**fixtures, **values(case))
+            failures.report()
 
+        @functools.wraps(test)
+        async def all_async_cases(**fixtures: object) -> None:
+            failures = _Failures(", ".join(keys), len(cases))
+            for case in cases:
+                with failures.noted(case):
+                    await test(**fixtures, **values(case))
+            failures.report()
+
+        whole = all_async_cases if inspect.iscoroutinefunction(test) else all_cases
         # What pytest sees: the fixtures alone.
-        del all_cases.__wrapped__
+        del whole.__wrapped__
+        signature = inspect.signature(test)
         rest = [parameter for name, parameter in signature.parameters.items() if name not in keys]
-        all_cases.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
-        return all_cases
+        whole.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
+        return whole
 
     return over
+
+
+class _Failures:
+    """Of one test: what its cases raised."""
+
+    def __init__(self, names: str, count: int) -> None:
+        self._names = names
+        self._count = count
+        self._failed: list[Exception] = []
+
+    @contextmanager
+    def noted(self, case: object) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            error.add_note(f"with {self._names} = {case!r:.{LONG}}")
+            self._failed.append(error)
+
+    def report(self) -> None:
+        if self._failed:
+            raise ExceptionGroup(f"{len(self._failed)} of {self._count} cases fail", self._failed[:SHOWN])

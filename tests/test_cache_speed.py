@@ -13,6 +13,7 @@ from bench.cache.picture import draw
 from bench.cache.scene import ONE_BY_ONE, ORDERS, SHAPES, Order, Scene, Shape, Start, starts, talks
 from bench.cache.simulated import VOCABULARY, simulate
 from bench.cache.table import page
+from tests.cases import each_of
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results" / "cache.json"
@@ -24,16 +25,16 @@ def reuse(scene: Scene, order: list[Start], limit: int) -> float:
     return counts.reused / counts.held
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-@pytest.mark.parametrize("order", ORDERS, ids=lambda order: order.name)
+@each_of("shape", SHAPES)
+@each_of("order", ORDERS)
 def test_conversations_that_have_room_find_all_that_they_had(shape: Shape, order: Order) -> None:
     scene = Scene(shape, talks=TALKS)
     assert reuse(scene, list(starts(scene, order)), scene.whole) >= 0.99
 
 
-@pytest.mark.parametrize("part", [2, 4])
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-@pytest.mark.parametrize("order", [each for each in ORDERS if each.answer >= 1], ids=lambda order: order.name)
+@each_of("part", [2, 4])
+@each_of("shape", SHAPES)
+@each_of("order", [each for each in ORDERS if each.answer >= 1])
 def test_what_is_found_again_is_near_the_best_where_conversations_wait_for_slots(
     shape: Shape, order: Order, part: int
 ) -> None:

@@ -30,3 +30,20 @@ def test_fixtures_are_given_to_every_case(tmp_path) -> None:
 
     is_new(tmp_path=tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
+
+
+@pytest.mark.anyio
+async def test_cases_of_an_asynchronous_test_are_tried_like_those_of_any_other() -> None:
+    @each_of("left", [1, 2])
+    async def is_one(left: int) -> None:
+        assert left == 1
+
+    with pytest.RaisesGroup(AssertionError) as failed:
+        await is_one()
+
+    assert failed.value.exceptions[0].__notes__ == ["with left = 2"]
+
+
+def test_parameter_of_pytest_is_no_case() -> None:
+    with pytest.raises(TypeError, match="a case is a value"):
+        each_of("left", [pytest.param(1, id="one")])

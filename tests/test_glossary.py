@@ -1,6 +1,7 @@
 """The glossary's words are those of the code, and words that were given up for them do not come back."""
 
 import ast
+import functools
 import importlib
 import re
 from pathlib import Path
@@ -20,8 +21,17 @@ OTHERS = sorted(path for folder in ("leaf_sdk", "tools", "bench", "tests") for p
 def used(words: set[str], path: Path) -> set[str]:
     """Which of the words are in the names that a module gives: to classes, functions, arguments and variables."""
     text = path.read_text(encoding="utf-8")
-    # Most modules are not worth a parse.
-    return words & words_of(text) if any(word in text.lower() for word in words) else set()
+    # Most modules are not worth a parse: no word stands in them, or only inside another, as `face` does in `interface`.
+    if not any(word in text.lower() for word in words) or not part_of_name(frozenset(words)).search(text):
+        return set()
+    return words & words_of(text)
+
+
+@functools.cache
+def part_of_name(words: frozenset[str]) -> re.Pattern[str]:
+    """Finds whatever may be one of these as a part of a name: of `a_word`, `A_WORD` or `someWord`."""
+    capitalized = {word.capitalize() for word in words}
+    return re.compile(rf"(?:(?<![A-Za-z])(?i:{'|'.join(words)})|(?:{'|'.join(capitalized)}))(?![a-z])")
 
 
 def words_of(text: str) -> set[str]:

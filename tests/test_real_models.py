@@ -11,6 +11,7 @@ from bench.real_models import loop
 from bench.real_models.__main__ import PAGE, asked, judged, replaced, summed, with_table
 from bench.real_models.judge import are_words, is_right, is_valid
 from bench.real_models.tasks import TASKS, TOOLS, Task
+from tests.cases import each_of
 
 
 def answer(content: str | None = None, *calls: tuple[str, str]) -> dict[str, Any]:
@@ -30,7 +31,7 @@ BOTH = task("in Oslo and in Rome")
 CALL = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("given", "said", "right"),
     [
         (SUM, "2 + 2 is 4.", True),
@@ -57,7 +58,7 @@ def test_answer_in_words_with_a_call_beside_them_is_wrong() -> None:
     assert not is_right(SUM, answer("4", ("get_weather", '{"city": "Oslo"}')))
 
 
-@pytest.mark.parametrize(
+@each_of(
     "said",
     [
         CALL,

@@ -27,6 +27,7 @@ from bench.scaling.simulation import Scene, Simulation, simulate
 from bench.scaling.traces import Conversation, Crowd, Turn, draw
 from bench.scaling.validation import BAR, CASES, SHORT, Case, compared, in_its_order
 from gateway.engine.pool.engine_choice import WARM
+from tests.cases import each_of
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scaling.md"
@@ -268,7 +269,7 @@ def test_committed_figures_agree_with_real_engines() -> None:
         assert abs(row["differ"]["found_again"]) <= BAR, name
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each_of("case", CASES)
 def test_committed_comparison_is_that_of_the_code(case: Case) -> None:
     row = json.loads((RESULTS / "scaling.json").read_text())["validation"]["rows"][case.name]
     played = [Played.of(each) for each in row.pop("played")]

@@ -15,6 +15,7 @@ from bench.wire.streams import RECORDED, SYNTHETIC, stream
 from bench.wire.table import page
 from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk import TokenMap, open_map
+from tests.cases import each_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -71,8 +72,8 @@ def test_no_flushed_variant_holds_the_first_token(results: dict[str, Any]) -> No
                 assert row["first_ms"] == round(1000 / scenario.rate, 1), (scenario.name, name)
 
 
-@pytest.mark.parametrize("shape", ["json-sse", "msgpack", "protobuf"])
-@pytest.mark.parametrize("coding", ["identity", "gzip", "br", "zstd"])
+@each_of("shape", ["json-sse", "msgpack", "protobuf"])
+@each_of("coding", ["identity", "gzip", "br", "zstd"])
 def test_a_replay_holds_tokens_as_long_as_its_policy_says_and_no_longer(
     token_map: TokenMap, shape: Any, coding: Any
 ) -> None:

@@ -18,6 +18,7 @@ from tests.agents.page import Page
 from tests.agents.running import do_task
 from tests.agents.table import AGENTS, FILE, PAGE, filled
 from tests.agents.task import Started
+from tests.cases import each_of
 from tests.clients.clients import CLIENTS
 
 RESULTS: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
@@ -83,7 +84,7 @@ def test_page_changes_with_the_results() -> None:
     assert "| Codex CLI, then it broke |" in filled(PAGE.read_text(encoding="utf-8"), changed)
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@each_of("name", AGENTS)
 def test_each_agent_was_measured_at_the_version_that_is_locked_and_lost_nothing_that_it_kept(name: str) -> None:
     result = RESULTS[name]
 

@@ -14,6 +14,7 @@ from codec_bench.frames import FramesReader
 from codec_bench.lengths import read_lengths
 from codec_bench.workload import Conversation, Drawn, Turn
 from leaf_sdk.wire import MEDIA_TYPES, Extras, Format, Frame, FrameWriter, Usage
+from tests.cases import each_of
 
 STREAM, WHOLE = "text/event-stream; charset=utf-8", "application/json"
 
@@ -86,7 +87,7 @@ def test_whole_answers_of_both_apis_are_read() -> None:
     assert (told.text, told.cached_tokens) == ("ho", 5)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("data", "kind"),
     [
         (delta(content="Hi"), "broke off"),

@@ -19,6 +19,7 @@ from codec_bench.sample import Position, Tally, Timed, sample_of
 from codec_bench.server import read_servers
 from codec_bench.summary import busy_seconds, compared, interval_places, prompts_of, quantile, spread
 from gateway.errors import ConfigError
+from tests.cases import each_of
 
 FIGURES = st.floats(0, 1e6)
 
@@ -243,7 +244,7 @@ def test_numbers_have_three_digits(value: float, words: str) -> None:
     assert number(value) == words
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("plan", "words"),
     [
         (Plan(requests=0), "--requests"),
@@ -278,7 +279,7 @@ def test_requests_are_counted_in_conversations() -> None:
     assert Plan(requests=50).conversations(4) == 13
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("url", "name"),
     [
         ("http://127.0.0.1:8600", "http://127.0.0.1:8600/v1"),
@@ -298,7 +299,7 @@ def test_address_stands_for_its_api(url: str, name: str) -> None:
     assert server.is_here == ("example" not in url)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "url",
     [
         "",

@@ -12,6 +12,7 @@ from codec_bench.lengths import read_lengths
 from codec_bench.schedule import arrivals, clients_at, rotated, time_of
 from codec_bench.trace import LARGEST, LONGEST_LINE, MOST_LINES, Recorded, read_trace
 from codec_bench.workload import Drawn
+from tests.cases import each_of
 
 CEILING = 4096
 
@@ -35,7 +36,7 @@ def test_lengths_have_the_middle_that_was_written() -> None:
     assert {read_lengths("9", CEILING).draw(random) for _ in range(10)} == {9}
 
 
-@pytest.mark.parametrize(
+@each_of(
     "text",
     [
         *("", "0", "-3", "4097", "many", "1.5", "uniform:5-3", "uniform:0-3", "uniform:3", "uniform:1-9999"),
@@ -97,7 +98,7 @@ def test_trace_without_all_times_has_none() -> None:
     assert trace(line(at=1, prompt_tokens=5, answer_tokens=3), line(prompt_tokens=5, answer_tokens=3)).times is None
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("bad", "words"),
     [
         (b"{", "it is not JSON"),

@@ -3,9 +3,8 @@
 import re
 from pathlib import Path
 
-import pytest
-
 import codec_console
+from tests.cases import each_of
 
 SHEET = (Path(codec_console.__file__).parent / "static" / "console.css").read_text()
 LIGHT, DARK = (
@@ -27,8 +26,8 @@ def light_of(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-@pytest.mark.parametrize(("text", "ground"), PAIRS)
-@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+@each_of(("text", "ground"), PAIRS)
+@each_of("theme", [LIGHT, DARK])
 def test_text_stands_out_from_its_ground(theme: dict[str, str], text: str, ground: str) -> None:
     low, high = sorted((light_of(theme[text]), light_of(theme[ground])))
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from codec_console.tool_form import WHOLE, arguments_of, fields_of
 from gateway.errors import RequestInvalid
+from tests.cases import each_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -73,7 +74,7 @@ def test_all_arguments_as_json_win() -> None:
     assert arguments_of(SCHEMA, {**filled(name="x"), WHOLE: ' {"other": 1} '}) == {"other": 1}
 
 
-@pytest.mark.parametrize(
+@each_of(
     "given_",
     [
         {"many": "1.5"},

@@ -9,6 +9,7 @@ from gateway.config.access import ConsoleConfig
 from gateway.config.gateway_config import ServeConfig
 from gateway.context.compose.recall import Comparison
 from gateway.context.memory import Miss, RequestFigures
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 SECRET = "t0ken-t0ken-t0ken"
@@ -53,7 +54,7 @@ async def test_each_request_is_a_row_with_its_figures_and_what_mends_it(
     assert page.one(class_="figures").one("dd").text == "1,440 tokens"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("cached", "shown"),
     [(0, "0"), (3, "<1"), (8, "<1"), (9, "1"), (404, "50"), (799, "99"), (805, ">99"), (808, "100")],
 )

@@ -10,6 +10,7 @@ import yaml
 
 from deploy.check.queries import DASHBOARD, RULES, as_values, expressions
 from gateway.observe.metrics import Metrics
+from tests.cases import each_of
 
 ROOT = Path(__file__).parents[2]
 PANELS: list[dict[str, Any]] = json.loads(DASHBOARD.read_text())["panels"]
@@ -44,14 +45,14 @@ def served() -> dict[str, set[str]]:
     return labels | {name: set() for name in set(kinds) - set(labels)} | {"up": set()}
 
 
-@pytest.mark.parametrize(("who", "expression"), list(expressions()))
+@each_of(("who", "expression"), list(expressions()))
 def test_expression_names_only_what_is_served_or_recorded(
     who: str, expression: str, served: dict[str, set[str]]
 ) -> None:
     assert set(NAME.findall(expression)) - set(served) - set(RECORDED) == set(), who
 
 
-@pytest.mark.parametrize(("who", "expression"), list(expressions()))
+@each_of(("who", "expression"), list(expressions()))
 def test_expression_chooses_and_groups_by_labels_that_its_metrics_have(
     who: str, expression: str, served: dict[str, set[str]]
 ) -> None:
@@ -81,7 +82,7 @@ def test_what_is_recorded_is_used() -> None:
     assert set(RECORDED) - used == set()
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+@each_of("alert", ALERTS)
 def test_alert_says_how_bad_it_is_and_has_a_paragraph(alert: dict[str, Any]) -> None:
     page, _, anchor = alert["annotations"]["runbook"].partition("#")
 
@@ -91,7 +92,7 @@ def test_alert_says_how_bad_it_is_and_has_a_paragraph(alert: dict[str, Any]) -> 
     assert f"\n### {alert['alert']}\n" in (ROOT / page).read_text()
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+@each_of("alert", ALERTS)
 def test_alert_is_held_by_a_unit_test(alert: dict[str, Any]) -> None:
     tested = yaml.safe_load((RULES / "rules_test.yml").read_text())["tests"]
     fires = {case["alertname"] for test in tested for case in test["alert_rule_test"] if case["exp_alerts"]}

@@ -1,8 +1,6 @@
 """`codec-gateway bench` before real servers: llama.cpp's own, the gateway, one that speaks vLLM's wire, in one run."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,29 +11,31 @@ from bench.wire.streams import FOLDER
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.wire import CODINGS
-from tests.conftest import llama_server
-from tests.e2e.conftest import RunningGateway, clean_environment, running_gateway
+from tests.cases import IN_FULL
+from tests.conftest import Ran, llama_server
+from tests.e2e.conftest import RunningGateway, running_gateway
 
 pytestmark = pytest.mark.engine
 
 
-def bench(folder: Path, *words: str, code: int = OK) -> tuple[dict[str, Any], str]:
-    """The result, and what was printed."""
-    command = [sys.executable, "-m", "gateway", "bench", *words, "--timeout", "120", "--seconds", "280"]
-    done = subprocess.run(
-        [*command, "--json", str(folder / "result.json"), "--svg", str(folder / "result.svg")],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=290,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return json.loads((folder / "result.json").read_text()), done.stdout
+Bench = Callable[..., tuple[dict[str, Any], str]]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, command: Callable[..., Ran]) -> Bench:
+    """Runs `codec-gateway bench`, and gives its result and what it printed."""
+    files = ("--json", tmp_path / "result.json", "--svg", tmp_path / "result.svg")
+
+    def go(*words: str, code: int = OK) -> tuple[dict[str, Any], str]:
+        ran = command("bench", *words, "--timeout", "120", "--seconds", "280", *files)
+        assert ran.code == code, ran.out + ran.err
+        return json.loads((tmp_path / "result.json").read_text()), ran.out
+
+    return go
 
 
 def test_one_command_measures_three_kinds_of_servers(
-    tmp_path: Path, site: RunningGateway, engine_url: str, vllm_url: str
+    tmp_path: Path, bench: Bench, site: RunningGateway, engine_url: str, vllm_url: str
 ) -> None:
     urls = [site.url, engine_url, vllm_url]
     lengths = ("--prompt-tokens", "40", "--answer-tokens", "uniform:6-12")
@@ -43,7 +43,7 @@ def test_one_command_measures_three_kinds_of_servers(
     before = site.metric("codec_generation_prompt_ids_total")
     words = ("--requests", "4", "--turns", "2", "--ids", "--apart", "--warmup", "0")
 
-    report, printed = bench(tmp_path, *urls, *lengths, *words)
+    report, printed = bench(*urls, *lengths, *words)
 
     # What it says was processed is what the gateway itself counted.
     counted = site.metric("codec_generation_prompt_ids_total") - before
@@ -74,11 +74,11 @@ def test_one_command_measures_three_kinds_of_servers(
 
 
 def test_tools_of_the_client_are_called_where_the_server_can(
-    tmp_path: Path, toolless: RunningGateway, fast_url: str
+    bench: Bench, toolless: RunningGateway, fast_url: str
 ) -> None:
     words = ("--tools", "--requests", "4", "--warmup", "0", "--prompt-tokens", "20", "--answer-tokens", "8", "--apart")
 
-    report, printed = bench(tmp_path, toolless.url, fast_url, *words, code=FAILED)
+    report, printed = bench(toolless.url, fast_url, *words, code=FAILED)
 
     ours, llama = report["servers"]
     assert (ours["answered"], ours["failed"]) == (4, 0), ours["errors"]
@@ -87,10 +87,10 @@ def test_tools_of_the_client_are_called_where_the_server_can(
     assert "2 x no call" in printed
 
 
-def test_frames_are_measured_beside_json_of_the_same_gateway(tmp_path: Path, site: RunningGateway) -> None:
+def test_frames_are_measured_beside_json_of_the_same_gateway(bench: Bench, site: RunningGateway) -> None:
     words = ("--requests", "3", "--answer-tokens", "24", "--prompt-tokens", "20", "--ids")
 
-    report, _ = bench(tmp_path, site.url, f"{site.url}#protobuf", *words)
+    report, _ = bench(site.url, f"{site.url}#protobuf", *words)
 
     json_events, frames = report["servers"]
     assert (frames["answered"], frames["failed"]) == (3, 0), frames["errors"]
@@ -104,9 +104,9 @@ def test_frames_are_measured_beside_json_of_the_same_gateway(tmp_path: Path, sit
     assert beside["text"] == {"same": 0, "other": 0}
 
 
-def test_completions_are_measured_as_chat_is(tmp_path: Path, site: RunningGateway) -> None:
+def test_completions_are_measured_as_chat_is(bench: Bench, site: RunningGateway) -> None:
     report, _ = bench(
-        tmp_path, site.url, "--api", "completions", "--requests", "2", "--answer-tokens", "5", "--prompt-tokens", "20"
+        site.url, "--api", "completions", "--requests", "2", "--answer-tokens", "5", "--prompt-tokens", "20"
     )
 
     (server,) = report["servers"]
@@ -133,10 +133,10 @@ def toolless(tmp_path_factory: pytest.TempPathFactory, fast_url: str, one_layer:
 
 
 @pytest.mark.timeout(900)
-def test_crossover_measures_every_form_in_every_coding_in_one_run(tmp_path: Path, toolless: RunningGateway) -> None:
+def test_crossover_measures_every_form_in_every_coding_in_one_run(bench: Bench, toolless: RunningGateway) -> None:
     forms = [f"{toolless.url}#{form},{coding}" for form in ("json", "msgpack", "protobuf") for coding in CODINGS]
 
-    report, printed = bench(tmp_path, *forms, "--preset", "crossover", "--requests", "2")
+    report, printed = bench(*forms, "--preset", "crossover", "--requests", "2")
 
     assert [(each["answered"], each["failed"]) for each in report["servers"]] == [(2, 0)] * len(forms), printed
     sizes: dict[tuple[str, int], float] = {}
@@ -151,14 +151,12 @@ def test_crossover_measures_every_form_in_every_coding_in_one_run(tmp_path: Path
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("preset", "requests"), [("timed", 1), ("handoff-text", 1), ("loop", 2)])
 def test_preset_is_answered_by_a_gateway_and_by_the_real_engine_behind_it(
-    tmp_path: Path, toolless: RunningGateway, fast_url: str, preset: str, requests: int
+    bench: Bench, toolless: RunningGateway, fast_url: str, preset: str, requests: int
 ) -> None:
     # The model's template knows no tools, and llama.cpp's server then makes no call.
     urls = [toolless.url, *([fast_url] if preset != "loop" else [])]
 
-    report, printed = bench(
-        tmp_path, *urls, "--preset", preset, "--apart", "--requests", str(requests), "--warmup", "0"
-    )
+    report, printed = bench(*urls, "--preset", preset, "--apart", "--requests", str(requests), "--warmup", "0")
 
     for server in report["servers"]:
         assert (server["answered"], server["failed"], server["unfinished"]) == (requests, 0, 0), printed
@@ -169,12 +167,12 @@ def test_preset_is_answered_by_a_gateway_and_by_the_real_engine_behind_it(
 
 
 def test_prompt_of_ids_is_passed_on_to_the_engine_that_processes_it(
-    tmp_path: Path, start_gateway: Callable[..., RunningGateway], engine_url: str
+    bench: Bench, start_gateway: Callable[..., RunningGateway], engine_url: str
 ) -> None:
     gateway = start_gateway({}, "--engine", engine_url, "--model", str(packaged_model()))
     words = ("--preset", "handoff-ids", "--apart", "--requests", "1", "--warmup", "0")
 
-    report, printed = bench(tmp_path, gateway.url, engine_url, *words)
+    report, printed = bench(gateway.url, engine_url, *words)
 
     ours, engine = report["servers"]
     for server in (ours, engine):
@@ -184,15 +182,20 @@ def test_prompt_of_ids_is_passed_on_to_the_engine_that_processes_it(
     assert 0 < ours["cpu_ms"] < engine["cpu_ms"] / 5
 
 
+@pytest.mark.in_full
 @pytest.mark.timeout(900)
 def test_preset_of_long_answers_goes_on_until_the_slot_is_full(
-    tmp_path: Path, start_gateway: Callable[..., RunningGateway], one_layer: Path
+    tmp_path: Path, bench: Bench, start_gateway: Callable[..., RunningGateway], one_layer: Path
 ) -> None:
     (tmp_path / "codec-gateway.toml").write_text(
         f'[engine]\nkind = "embedded"\nmodel = "{one_layer}"\ncontext = 16384\nslots = 1\nthreads = 1\n'
     )
 
-    report, printed = bench(tmp_path, f"{start_gateway({}).url}#protobuf", "--preset", "long", "--warmup", "0")
+    # The longer one takes twice as long, and differs in nothing else.
+    lengths = [4096, 8192] if IN_FULL else [4096]
+    words = ("--preset", "long", "--requests", str(len(lengths)), "--warmup", "0")
 
-    assert report["servers"][0]["answered"] == 2, printed
-    assert [row["answer_tokens"] for row in report["by_answer"]] == [4096, 8192]
+    report, printed = bench(f"{start_gateway({}).url}#protobuf", *words)
+
+    assert report["servers"][0]["answered"] == len(lengths), printed
+    assert [row["answer_tokens"] for row in report["by_answer"]] == lengths

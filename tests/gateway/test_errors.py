@@ -1,6 +1,7 @@
 """Every exception class of the gateway stands in the tree, or beside it with the package that it does not leave."""
 
 import ast
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway import errors
+from tests.cases import each_of
 
 GATEWAY = Path(errors.__file__).parent
 DRAWN = (errors.__doc__ or "").partition("Some exceptions stand outside")
@@ -19,6 +21,7 @@ OUTSIDE = {
 KNOWN = {"Exception", "ValueError", "LookupError", "OSError", "RuntimeError", "KeyError"}
 
 
+@functools.cache
 def raised() -> list[tuple[str, str, str]]:
     """Each class that is an exception: its module, its name, its first base."""
     classes = [
@@ -34,21 +37,21 @@ def raised() -> list[tuple[str, str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("module", "name", "base"), raised(), ids=lambda part: part)
-def test_every_exception_is_drawn(module: str, name: str, base: str) -> None:
-    if name in IN_TREE:
-        return
-    packages = [package for package, names in OUTSIDE.items() if name in names]
+def test_every_exception_is_drawn() -> None:
+    for module, name, _ in raised():
+        if name in IN_TREE:
+            continue
+        packages = [package for package, names in OUTSIDE.items() if name in names]
 
-    assert packages, f"{name} stands in no tree: draw it in gateway/errors.py"
-    assert module.startswith(packages[0]), f"{name} is drawn at {packages[0]}"
+        assert packages, f"{name} stands in no tree: draw it in gateway/errors.py"
+        assert module.startswith(packages[0]), f"{name} is drawn at {packages[0]}"
 
 
 def test_what_is_drawn_is_there() -> None:
     assert {name for _, name, _ in raised()} == IN_TREE.union(*OUTSIDE.values())
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("made", "carried"),
     [
         (lambda: errors.EngineRefused("no", 503), {"status": 503}),
@@ -69,7 +72,6 @@ def test_what_is_drawn_is_there() -> None:
             {"error": {"code": -32602, "message": "no", "data": {"uri": "x"}}},
         ),
     ],
-    ids=lambda part: "-".join(part) if isinstance(part, dict) else "",
 )
 def test_error_says_its_message_alone_and_carries_the_rest_for_its_callers(
     made: Callable[[], errors.GatewayError], carried: dict[str, object]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gateway.config.gateway_config import EngineConfig, GatewayConfig, ServeConfig, TokensConfig, UpstreamConfig
 from gateway.config.show import secrets_of, show_config
 from gateway.escape import MASK, mask_text, mask_value, secret_places, sounds_secret
+from tests.cases import each_of
 
 # Digits that stand in no key, default or mask of ours.
 secrets = st.text(alphabet="7✓β", min_size=4, max_size=12)
@@ -74,7 +75,7 @@ def test_short_secret_does_not_blank_out_other_texts() -> None:
     assert mask_text("port 1 of 11", {"1", ""}) == "port 1 of 11"
 
 
-@pytest.mark.parametrize(
+@each_of(
     "name",
     [
         "GITHUB_TOKEN",
@@ -97,9 +98,7 @@ def test_name_that_sounds_secret_hides_its_value(name: str) -> None:
     assert mask_value(name, "abc") == MASK
 
 
-@pytest.mark.parametrize(
-    "name", ["tokens", "result_tokens", "key", "keyboard", "author", "PORT", "monkey", "", "prompt_n"]
-)
+@each_of("name", ["tokens", "result_tokens", "key", "keyboard", "author", "PORT", "monkey", "", "prompt_n"])
 def test_name_that_only_looks_alike_shows_its_value(name: str) -> None:
     assert not sounds_secret(name)
     assert mask_value(name, "abc") == "abc"

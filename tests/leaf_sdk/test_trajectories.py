@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from leaf_sdk.errors import TrajectoryInvalid
 from leaf_sdk.trajectories import Trajectories, for_trl, for_verl, read_trajectories
+from tests.cases import each_of
 
 END = 9
 
@@ -137,7 +138,7 @@ def test_trl_and_verl_get_their_fields_and_unknown_logprobs_are_masked() -> None
     }
 
 
-@pytest.mark.parametrize(
+@each_of(
     "told",
     [
         "{",

@@ -71,6 +71,9 @@ def test_lines_of_a_mutant_are_those_of_its_statement_without_what_stands_inside
 
 
 def test_mutants_that_change_nothing_are_mutants_of_their_modules() -> None:
+    by_module: dict[str, set[str]] = {}
     for named in EQUIVALENT:
         path, _, said = named.partition(": ")
-        assert said in [mutant.said for mutant in mutants((ROOT / path).read_text(encoding="utf-8"))], named
+        by_module.setdefault(path, set()).add(said)
+    for path, named in by_module.items():
+        assert named - {mutant.said for mutant in mutants((ROOT / path).read_text(encoding="utf-8"))} == set(), path

@@ -1,12 +1,16 @@
 """What is learned of tests before mutants are tried."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.mutation.trying import Known
 
 ROOT = Path(__file__).parents[2]
+MODULE = "gateway/escape.py"
 CASES = """
 import pytest
 
@@ -32,24 +36,42 @@ def test_second():
 """
 
 
-def told(folder: Path, source: str, show: str) -> str:
-    (folder / "test_cases.py").write_text(source, encoding="utf-8")
-    learn = "known = learn(['gateway/escape.py'], sys.argv[1:])"
-    code = f"import sys\nfrom tests.mutation.trying import learn\n{learn}\n{show}"
-    command = [sys.executable, "-c", code, str(folder)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+MADE = """
+from gateway.escape import cut_text, escape_text
+
+CUT = cut_text("abc", 2)
+
+def test_made():
+    assert escape_text(CUT) == CUT
+"""
+LEARN = f"""
+import dataclasses, json, sys
+from tests.mutation.trying import learn
+print(json.dumps(dataclasses.asdict(learn([{MODULE!r}], sys.argv[1:]))))
+"""
 
 
-def test_ids_that_pytest_escapes_anew_at_each_collection_are_left_out(tmp_path: Path) -> None:
-    names = told(tmp_path, CASES, "print(*known.seconds)").split()
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Known:
+    """What is learned of all of these tests. Pytest takes them in the order of their files."""
+    folder = tmp_path_factory.mktemp("tests")
+    for name, source in {"cases": CASES, "lost": LOST, "made": MADE}.items():
+        (folder / f"test_{name}.py").write_text(source, encoding="utf-8")
+    command = [sys.executable, "-c", LEARN, str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return Known(**json.loads(done.stdout))
 
-    assert [name.partition("::")[2] for name in names] == ["test_given[plain]", r"test_made[\xe9]"]
+
+def test_ids_that_pytest_escapes_anew_at_each_collection_are_left_out(known: Known) -> None:
+    names = [name.partition("test_cases.py::")[2] for name in known.seconds]
+
+    assert [name for name in names if name] == ["test_given[plain]", r"test_made[\xe9]"]
 
 
-def test_lines_are_noted_though_a_test_before_took_the_tracer_away(tmp_path: Path) -> None:
-    show = "print(*{test for tests in known.lines['gateway/escape.py'].values() for test in tests if test})"
+def test_lines_are_noted_though_a_test_before_took_the_tracer_away(known: Known) -> None:
+    noted = {test.rpartition("/")[2] for tests in known.lines[MODULE].values() for test in tests}
 
-    assert told(tmp_path, LOST, show).split()[0].endswith("::test_second")
+    assert {test for test in noted if "lost" in test} == {"test_lost.py::test_second"}
 
 
 FUNCTIONS = """
@@ -75,21 +97,12 @@ def test_tests_of_the_whole_function_come_after_those_of_the_line(tmp_path: Path
 
 
 BODIES = ("return text[:limit]", "if text.isprintable()")
-MADE = """
-from gateway.escape import cut_text, escape_text
-
-CUT = cut_text("abc", 2)
-
-def test_made():
-    assert escape_text(CUT) == CUT
-"""
 
 
-def test_function_that_ran_at_the_import_is_known_so_that_it_is_imported_anew(tmp_path: Path) -> None:
-    source = Path("gateway/escape.py").read_text().splitlines()
+def test_function_that_ran_at_the_import_is_known_so_that_it_is_imported_anew(known: Known) -> None:
+    source = Path(MODULE).read_text().splitlines()
     cut, escaped = (
         next(number for number, line in enumerate(source, 1) if line.startswith(f"    {text}")) for text in BODIES
     )
-    show = f"print(*(known.is_nobodys('gateway/escape.py', range(line, line + 1)) for line in ({cut}, {escaped})))"
 
-    assert told(tmp_path, MADE, show).split() == ["True", "False"]
+    assert [known.is_nobodys(MODULE, range(line, line + 1)) for line in (cut, escaped)] == [True, False]

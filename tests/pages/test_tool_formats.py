@@ -13,15 +13,21 @@ from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, Content, Reasoning
 from pages.tool_formats import render_page
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import TIME, TinyVocabulary
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 PAGE = Path(__file__).parents[2] / "docs" / "tool-formats.md"
 
 
-@pytest.mark.parametrize("name", format_names())
-def test_every_format_has_its_entry_once_with_its_shape(name: str) -> None:
-    entries = re.findall(rf"^### `{name}`\n(.*?)\n(?=##)", render_page(), re.MULTILINE | re.DOTALL)
+@pytest.fixture(scope="module")
+def rendered() -> str:
+    return render_page()
+
+
+@each_of("name", format_names())
+def test_every_format_has_its_entry_once_with_its_shape(rendered: str, name: str) -> None:
+    entries = re.findall(rf"^### `{name}`\n(.*?)\n(?=##)", rendered, re.MULTILINE | re.DOTALL)
     assert len(entries) == 1
     assert textwrap.indent(format_named(name).shape, "    ") in entries[0]
     assert all(text.replace("\n", "\\n") in entries[0] for text in format_named(name).template_has)
@@ -34,7 +40,7 @@ def example() -> Format:
     return scope["BIRCH"]
 
 
-def test_the_worked_example_parses_what_it_says_and_is_short() -> None:
+def test_the_worked_example_parses_what_it_says_and_is_short(rendered: str) -> None:
     fmt, vocabulary = example(), TinyVocabulary()
     text = '[muse]hm[/muse]Let me see.\n[call]get_time: {"tz": "[/call]"}[/call]\n[call]now: {}[/call]Done.'
     parser = parser_for(fmt, vocabulary, [TIME])
@@ -45,7 +51,7 @@ def test_the_worked_example_parses_what_it_says_and_is_short() -> None:
     ]
     assert "".join(e.text for e in events if isinstance(e, Reasoning)) == "hm"
     assert "".join(e.text for e in events if isinstance(e, Content)) == "Let me see.Done."
-    assert len(re.findall(r"```python\n(.*?)```", render_page(), re.DOTALL)[0].splitlines()) <= 30
+    assert len(re.findall(r"```python\n(.*?)```", rendered, re.DOTALL)[0].splitlines()) <= 30
 
 
 def test_the_worked_example_s_grammar_allows_its_calls_alone() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.cases import each_of
 from tests.replicas.ledger import ANSWERED, CANCELLED, SESSION_GONE, UNANSWERED, Call, Ledger, Loss, Outage, Store
 from tests.replicas.switch import Wires
 
@@ -100,7 +101,7 @@ def test_answer_that_is_not_given_while_nothing_has_happened_is_a_fault_with_a_s
     assert "nothing had happened" in fault
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("outages", "done", "count"),
     [
         ([], 4.5, 0),  # Its replica was gone before it can be said that it was written.

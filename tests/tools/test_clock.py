@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import each_of
 from time_leaf.clock import UnknownPlace, UnreadableTime, convert, find_zone, read_clock
 
 NOW = datetime(2026, 11, 21, 13, 37, 42, tzinfo=UTC)
@@ -34,7 +35,7 @@ def test_an_offset_is_written_with_hours_and_minutes(place, offset):
     assert read_clock(NOW, place).utc_offset == offset
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("place", "zone"),
     [
         ("Europe/Zurich", "Europe/Zurich"),
@@ -90,7 +91,7 @@ def test_of_an_hour_that_comes_twice_the_first_is_meant():
     assert convert(autumn, "Europe/Paris", "02:30", "UTC")[1].time == "00:30"
 
 
-@pytest.mark.parametrize("time", ["", "24:00", "12:60", "12", "12:5", "noon", "-1:00", "12:00:00", "１２:００"])
+@each_of("time", ["", "24:00", "12:60", "12", "12:5", "noon", "-1:00", "12:00:00", "１２:００"])
 def test_what_is_no_time_of_day_is_refused_by_name(time):
     with pytest.raises(UnreadableTime) as raised:
         convert(NOW, "UTC", time, "UTC")

@@ -10,11 +10,12 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from plain_time.clock import fold, tell_time, zones_by_city
+from tests.cases import each_of
 
 NOW = datetime(2026, 11, 21, 5, 37, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("city", "zone"),
     [
         ("Tokyo", "Asia/Tokyo"),

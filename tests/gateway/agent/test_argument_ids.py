@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.agent.results.id_slices import ArgumentIds, spelled_arguments
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 
 TINY = tiny_map()
 OPEN, CLOSE = TINY.special_tokens["<tool_call>"], TINY.special_tokens["</tool_call>"]
@@ -39,7 +40,7 @@ def test_llamas_word_for_arguments_counts_too():
     assert spelled_arguments(region(written), TINY, "say", PARIS) == ArgumentIds(tuple(region(written)), "say")
 
 
-@pytest.mark.parametrize(
+@each_of(
     "written",
     [
         "<function=say><parameter=place>Paris</parameter></function>",

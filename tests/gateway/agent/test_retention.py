@@ -12,6 +12,7 @@ from gateway.engine.interface import Retention
 from gateway.proxy.caller import Principal
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import Content
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 
@@ -100,7 +101,7 @@ async def test_nobody_knows_how_long_a_clients_own_tools_take(open_stage):
     assert (only.continues, only.seconds) == (True, None)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("times", "seconds"),
     [
         ([], None),

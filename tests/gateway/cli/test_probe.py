@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from gateway.cli import exit_codes, probe
 from gateway.cli.app import build_app
 from gateway.cli.probe import ProbeResult, admin_url, ask
+from tests.cases import each_of
 
 
 @contextmanager
@@ -56,8 +57,8 @@ def test_gateway_that_is_not_ready_says_why() -> None:
         assert ask(url) == ProbeResult(1, "not ready: engine: away; draining")
 
 
-@pytest.mark.parametrize("status", [200, 404, 502])
-@pytest.mark.parametrize("body", [b"", b"[]", b"null", b'{"reasons": 3}', b"\xff", b"<!doctype html><p>x</p>"])
+@each_of("status", [200, 404, 502])
+@each_of("body", [b"", b"[]", b"null", b'{"reasons": 3}', b"\xff", b"<!doctype html><p>x</p>"])
 def test_answer_of_another_service_is_no_readiness_and_is_not_shown(status: int, body: bytes) -> None:
     with answering(status, body) as (url, _):
         answer = ask(url)

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import pytest
 from rich.console import Console
 
 from gateway.cli.why import print_losses
 from gateway.observe.exposition import LossReason
 from gateway.serve.admin.advice import WORDS
+from tests.cases import each_of
 
 
 def lost(reason: str | None, **more: Any) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def test_each_request_is_a_line_and_each_reason_has_one_line_of_advice() -> None
     assert page.count("raise engine.slots") == 1
 
 
-@pytest.mark.parametrize("reason", LossReason.__args__)
+@each_of("reason", LossReason.__args__)
 def test_every_reason_is_explained(reason: str) -> None:
     assert f"{reason}: {WORDS[reason]}; " in page_of([lost(reason)], 400)
 

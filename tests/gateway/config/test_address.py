@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.config.address import host_name, is_http_url, is_loopback
+from tests.cases import each_of
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "127.0.0.1", "127.8.9.1", "::1", "[::1]"])
@@ -20,7 +21,7 @@ def test_http_address_is_one(url: str) -> None:
     assert is_http_url(url)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "url",
     [
         *("", "a", "http:", "http://", "ws://a", "http://a:x", "http://a:70000", "http://[::1", "//a"),
@@ -37,7 +38,7 @@ def test_address_with_a_port_that_nobody_listens_on_is_none(url: str) -> None:
     assert not is_http_url(url)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("netloc", "name"),
     [
         *(("a.example", "a.example"), ("A.example:80", "a.example"), ("127.0.0.1:1", "127.0.0.1"), ("[::1]", "::1")),

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from gateway.config.source import parse_env_file
 from gateway.errors import ConfigError
+from tests.cases import each_of
 
 plain = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z"), exclude_characters="\"'#"), max_size=8)
 
@@ -17,7 +18,7 @@ def test_what_is_written_is_read(variables: dict[str, str]) -> None:
     assert parse_env_file(text, "f") == variables
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("line", "value"),
     [
         ("A=b # said why", "b"),

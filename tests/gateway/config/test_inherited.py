@@ -10,6 +10,7 @@ from gateway.config.load import load_config
 from gateway.config.programs import NETWORK, PROGRAM, inherited
 from gateway.config.show import show_config
 from gateway.errors import ConfigError
+from tests.cases import each_of
 
 OUTER = {
     **dict.fromkeys(NETWORK, "network"),
@@ -26,7 +27,7 @@ def test_proxies_and_certificates_are_inherited_and_nothing_else_of_use_to_a_thi
     assert {"HTTPS_PROXY", "https_proxy", "NO_PROXY", "all_proxy", "SSL_CERT_FILE", "CURL_CA_BUNDLE"} <= set(NETWORK)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("inherit", "more"),
     [
         (("AWS_PROFILE",), {"AWS_PROFILE"}),

@@ -34,6 +34,7 @@ from gateway.config.show import show_config
 from gateway.config.tables import UpstreamSection
 from gateway.errors import ConfigError
 from gateway.escape import MASK
+from tests.cases import each_of
 from tests.gateway.config.own_files import own, refuse
 
 AT = "url = 'http://127.0.0.1:1'"
@@ -51,7 +52,7 @@ def test_nothing_given_is_the_defaults(tmp_path: Path) -> None:
     assert config.warnings == ("no MCP server and no engine is configured: there is nothing to serve",)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("section", "model"),
     [
         (EngineSection, EngineConfig),

@@ -9,6 +9,7 @@ from gateway.config.load import load_config
 from gateway.config.programs import is_listed
 from gateway.config.show import show_config
 from gateway.errors import ConfigError
+from tests.cases import each_of
 
 
 def own(folder: Path, text: str) -> Path:
@@ -82,7 +83,7 @@ def test_wrong_bolt_on_is_refused_by_name(tmp_path: Path, lines: str, words: str
     assert "'bolts'" in refused.value.message
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("url", "hosts", "listed"),
     [
         ("https://tools.example/a", ["tools.example"], True),

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.context.large_result_store import shape_of
+from tests.cases import each_of
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "shape"),
     [
         ("one\ntwo", "text of 2 lines"),

@@ -22,6 +22,7 @@ from gateway.documentation.pages import (
     print_form,
 )
 from gateway.errors import ConfigError
+from tests.cases import each_of
 
 ROOT = Path(__file__).parents[3]
 PIP = CommandSpelling("", "/home/ada/env/bin", "python")
@@ -50,7 +51,7 @@ def test_hidden_files_and_links_of_a_clone_are_no_pages(tmp_path: Path) -> None:
     assert paths_of_pages(tmp_path) == ["docs/x.md", "examples/a/x.py"]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("word", "name"),
     [
         ("operate", "operate"),
@@ -74,7 +75,7 @@ def test_word_for_no_page_or_for_several_is_refused_with_the_next_step(word: str
         PAGES.find(word)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("word", "names"),
     [
         ("opperate", "'operate'"),
@@ -128,7 +129,7 @@ def test_pages_are_those_beside_the_module_where_there_are_some_and_an_installat
     assert open_pages.__wrapped__() == type(PAGES)(tmp_path, {"README": "README.md"})
 
 
-@pytest.mark.parametrize("name", MARKDOWN)
+@each_of("name", MARKDOWN)
 def test_links_of_every_page_lead_to_pages_or_are_words(name: str) -> None:
     text = print_form(PAGES, name, PIP)
     prose = re.sub(r"^ {0,3}```.*?^ {0,3}```$", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -139,7 +140,7 @@ def test_links_of_every_page_lead_to_pages_or_are_words(name: str) -> None:
     assert ".venv/bin/" not in text
 
 
-@pytest.mark.parametrize("name", MARKDOWN)
+@each_of("name", MARKDOWN)
 def test_html_of_every_page_runs_and_loads_nothing(name: str) -> None:
     html = html_form(PAGES, name, PIP)
 
@@ -191,7 +192,7 @@ def test_program_is_printed_as_it_is_and_so_are_addresses_and_places_of_the_page
     ]
 
 
-@pytest.mark.parametrize("name", MARKDOWN)
+@each_of("name", MARKDOWN)
 def test_no_page_shows_a_line_break_as_text(name: str) -> None:
     shown = re.sub(r"<(code|pre)>.*?</\1>", "", html_form(PAGES, name, PIP), flags=re.DOTALL)
 

@@ -16,6 +16,7 @@ from gateway.engine.rendering.scaffold import (
     shape_of,
 )
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 
 TINY = tiny_map()
 
@@ -28,7 +29,7 @@ def after(head: str, *, in_call: bool = True, more: tuple[str, ...] = ()) -> Fol
     return Following(head, more, (Fit(),), in_call, foreign())
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("head", "end", "place"),
     [
         ('"}}<|im_end|>\n', TurnEnd('x": "y"}}', "<|im_end|>"), 3),

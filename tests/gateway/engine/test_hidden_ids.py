@@ -8,6 +8,7 @@ from gateway.context.memory.remembered import cut_turn
 from gateway.toolcalls.stream.spelling import TokenReader, hidden_ids, spelled
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.vocab import TokenMap, load_map
+from tests.cases import each_of
 
 TINY = tiny_map()
 START = TINY.special_tokens["<|im_start|>"]
@@ -22,7 +23,7 @@ def map_with(*tokens: str) -> TokenMap:
     return load_map(json.dumps(fields).encode())
 
 
-@pytest.mark.parametrize(
+@each_of(
     "token", ["<|im_start|>", "<|fim_middle|>", "<｜eos｜>", "[|endofturn|]", "<s>", "</s>", "<end_of_turn>", "[INST]"]
 )
 def test_control_token_is_hidden(token: str) -> None:

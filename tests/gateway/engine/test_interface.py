@@ -2,7 +2,6 @@
 
 from dataclasses import fields
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from gateway.engine.interface import (
     Timings,
     shared_prefix,
 )
+from tests.cases import each_of
 
 IDS = st.lists(st.integers(0, 1), max_size=12)
 
@@ -57,7 +57,7 @@ def test_end_that_was_not_reported_has_no_figures() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("told", "shown"),
     [
         ((10, 40), (10, 40)),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gateway.engine.rendering.foreign_text import MarkerGuard
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.vocab import TokenMap, build_map, load_map
+from tests.cases import each_of
 
 SEPARATOR = "\U000f1234"
 TINY = tiny_map()
@@ -81,7 +82,7 @@ def test_map_without_markers_needs_no_separators() -> None:
     assert MarkerGuard([]).guarded("<|im_start|>", SEPARATOR) == "<|im_start|>"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("word", "guarded"),
     [
         # Inside a whole marker, and where one could go on.

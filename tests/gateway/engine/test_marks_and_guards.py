@@ -21,6 +21,7 @@ from gateway.engine.rendering.template import argument_characters, is_json_resul
 from gateway.engine.start.ready_engine import checked_options
 from gateway.errors import RequestInvalid
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 
 TINY = tiny_map()
 
@@ -43,7 +44,7 @@ def arguments_of(given: object) -> tuple[str, ForeignText]:
     return message["tool_calls"][0]["function"]["arguments"], signs
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("given", "shown"),
     [
         ('{"q": "x"}', '{"q": "x"}'),
@@ -238,7 +239,7 @@ def test_option_is_a_number_a_truth_value_or_one_plain_word() -> None:
     assert checked_options({"a": "x" * 64, "n" * 64: 1}, TINY, "options")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("given", "words"),
     [
         ({f"o{n}": n for n in range(17)}, "options: expected at most 16 options, got 17"),

@@ -30,6 +30,7 @@ from gateway.observe.metrics import Metrics
 from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.vocab import load_map
+from tests.cases import each_of
 from tests.gateway.engine.engines import FakeEngine, address_of
 
 pytestmark = pytest.mark.anyio
@@ -418,7 +419,7 @@ async def test_engine_that_comes_up_while_that_is_asked_was_down_a_moment_ago() 
         pool.ready()
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("error", "loss"),
     [
         (LOSS, True),

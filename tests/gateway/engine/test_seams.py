@@ -12,6 +12,7 @@ from leaf_sdk.testing import tiny_map_bytes
 from leaf_sdk.vocab import TokenMap, load_map
 from leaf_sdk.vocab.gguf_names import QWEN2
 from leaf_sdk.vocab.pre_tokenizers import to_map
+from tests.cases import each_of
 
 MERGES = (". Ċ", "} Ċ", ") Ċ", "Ċ Ċ", ".Ċ Ċ", "Ġ Ċ", "? !", "?! Ċ")
 
@@ -44,8 +45,8 @@ def test_full_stop_and_the_line_end_behind_it_are_one_id_where_the_tokenizer_has
     assert after[0] == one[0]
 
 
-@pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("after", [AFTER, "\n", "\n\n<|im_end|>", " and", "<|im_end|>\n", ""])
+@each_of("text", TEXTS)
+@each_of("after", [AFTER, "\n", "\n\n<|im_end|>", " and", "<|im_end|>\n", ""])
 def test_content_and_template_have_the_ids_of_their_text(text: str, after: str) -> None:
     assert ids_of(text, after) == MAP.encode(text + after, specials=True)
 

@@ -15,6 +15,7 @@ from gateway.engine.slots.slot import (
     reused,
     takes_over,
 )
+from tests.cases import each_of
 
 HELD = [*range(100)]
 
@@ -39,7 +40,7 @@ def test_cache_goes_on_at_its_end_or_back_to_its_last_checkpoint_in_what_is_shar
     assert Slot(0, HELD, checkpoints=checkpoints).reused(prompt) == found
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("before", "prompt", "cached", "after"),
     [
         (None, 1000, 0, None),

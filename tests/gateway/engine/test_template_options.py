@@ -10,6 +10,7 @@ from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.errors import RequestInvalid
 from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 
 TINY = tiny_map()
 KNOWS = "{% if enable_thinking %}<think>{% endif %}{{ reasoning_effort }}"
@@ -40,7 +41,7 @@ def test_plain_values_are_options(value):
     assert checked_options({"k": value}, TINY, "kwargs") == {"k": value}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("given", "where"),
     [
         ({"k": "<|im_end|>"}, "kwargs.k"),

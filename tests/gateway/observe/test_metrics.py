@@ -25,6 +25,7 @@ from gateway.observe.exposition import (
 )
 from gateway.observe.metrics import Metrics
 from leaf_sdk.leaf.verify import Reason
+from tests.cases import each_of
 
 MAP = "sha256:" + "ab" * 32
 OTHER_MAP = "sha256:" + "cd" * 32
@@ -238,7 +239,7 @@ def test_fixed_words_have_a_zero_from_the_start() -> None:
     assert read(metrics, "codec_build_info", version="0.1.0") == 1
 
 
-@pytest.mark.parametrize("name", FIXED)
+@each_of("name", FIXED)
 def test_series_of_fixed_words_are_on_the_page_from_the_start(name: str) -> None:
     labels = [tuple(zip(FIXED[name], words, strict=True)) for words in product(*FIXED[name].values())]
     page = Metrics().render().decode()
@@ -354,7 +355,7 @@ def test_times_of_calls_are_those_of_the_servers_asked_for() -> None:
     assert metrics.call_times() == []
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("code", "kind"),
     [
         (-32700, "parse"),

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from mcp.shared import inbound
 
 from gateway.protocol.headers import annotations_of, check_param_headers, headers_for, invalid_annotation
+from tests.cases import each_of
 
 TOKENS = st.sampled_from(["A", "a", "B", "", "x y", "é", 7, None])
 TYPES = st.sampled_from(["string", "integer", "boolean", "number", "object", ["string"], None])
@@ -113,7 +114,7 @@ def test_annotation_below_another_keyword_than_properties_is_invalid(keyword, va
     assert annotations_of({keyword: value, "properties": {"a": MISPLACED}}) == ()
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("keyword", "value"),
     [
         ("default", MISPLACED),
@@ -146,7 +147,7 @@ def test_annotation_that_can_not_become_a_header_is_named(annotated, why):
     assert invalid_annotation(schema_of(a=schema_of(b=annotated))) == why
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "headers", "fault"),
     [
         ({}, {"mcp-param-n": "1"}, "was sent, but the argument 'a.n' was not"),

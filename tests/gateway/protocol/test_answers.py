@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocol.messages import LastingResult, Response, encode_response, parse_answer, parse_message
+from tests.cases import each_of
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -88,7 +89,7 @@ def test_blanks_behind_an_answer_are_no_part_of_it_and_one_that_was_cut_is_none(
         assert not isinstance(parse_answer(cut), Response)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "number",
     ["1.50e3", "0.10", "1E400", "-0", "-0.0", "3.141592653589793238462643", "123456789012345678901234567890", "1e-400"],
 )
@@ -107,7 +108,7 @@ def test_what_is_no_json_passes_in_no_form(word: str):
     assert not isinstance(parse_answer(data), Response)
 
 
-@pytest.mark.parametrize("data", [
+@each_of("data", [
     b'{"jsonrpc":"2.0","id":1,"result":{},"result":{"a":1}}',
     b'{"jsonrpc":"2.0","id":1,"id":2,"result":{}}',
     b'{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"result":{}}',

@@ -19,6 +19,7 @@ from gateway.protocol.headers import (
     routing_headers,
     unsupported,
 )
+from tests.cases import each_of
 
 METHODS = ["tools/call", "prompts/get", "resources/read", "tools/list", "x"]
 NAMES = st.one_of(st.sampled_from(["a", "", " a", "a ", "é", "=?base64?YQ==?=", "a\n", "\x7f"]), st.text(max_size=8))
@@ -103,7 +104,7 @@ CALL = {"name": "b", "_meta": VERSIONED}
 CALL_HEADERS = {VERSION_HEADER: "2026-07-28", METHOD_HEADER: "tools/call", NAME_HEADER: "b"}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("params", "headers", "message"),
     [
         (

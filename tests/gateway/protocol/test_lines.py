@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocol.lines import PORTION, LineSplitter, LongLine, portions
+from tests.cases import each_of
 
 BOUND = 20
 
@@ -68,7 +69,7 @@ def test_endless_line_keeps_no_more_than_its_ends():
     assert (line.length, len(line.head), len(line.tail)) == (1_000_000, 256, 256)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "expected"),
     [
         ('{"jsonrpc": "2.0", "id": 7, "result": {"text": "PAD"}}', 7),
@@ -138,10 +139,8 @@ def test_portions_are_all_bytes_in_order_and_none_has_more_line_ends_than_others
     assert all(piece.count(b"\n") + piece.count(b"\r") <= PORTION for piece in pieces)
 
 
-@pytest.mark.parametrize("length", [0, 500, 100_000])
-@pytest.mark.parametrize(
-    "ends", [b"\n" * PORTION, b"\r" * PORTION, b"x\r\n" * (PORTION // 2)], ids=["feeds", "returns", "both"]
-)
+@each_of("length", [0, 500, 100_000])
+@each_of("ends", [b"\n" * PORTION, b"\r" * PORTION, b"x\r\n" * (PORTION // 2)])
 def test_bytes_of_few_lines_are_one_portion_however_long_they_are(length: int, ends: bytes):
     data = b"x" * length + ends
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.protocol.mending import BrokenAnswer, mend_line, mend_message
 from gateway.protocol.messages import Failure, Malformed, Notification, Request, Response, parse_message
+from tests.cases import each_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -34,7 +35,7 @@ def test_what_is_no_character_becomes_a_replacement_character(line, text):
     assert mended.text == text
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("line", "answers"),
     [
         (b'{"id": 7, "result": {}}', 7),
@@ -82,7 +83,7 @@ def refused(data: bytes) -> Malformed:
     return message
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("data", "message"),
     [
         (rb'{"jsonrpc": "2.0", "id": 7, "result": {"a": "\ud800"}}', Response(7, {"a": "\ufffd"})),

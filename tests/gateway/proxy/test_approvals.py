@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.config.overrides import ApprovalsConfig
 from gateway.proxy.approvals import Question, can_elicit, decide, is_read_only, level_of, why_asked
+from tests.cases import each_of
 
 LEVELS = ("never", "destructive", "writes", "always")
 READS, ADDS, DELETES = {"readOnlyHint": True}, {"destructiveHint": False}, {"destructiveHint": True}
@@ -24,7 +25,7 @@ def question_about(arguments):
     return Question("up__rm", "up", arguments, "it may").params["message"]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("annotations", "levels"),
     [
         (None, {"destructive", "writes", "always"}),
@@ -77,9 +78,9 @@ def test_of_several_names_of_a_tool_the_strictest_rule_counts_and_a_pattern_may_
     assert level_of(settings, "up__wipe.all") == "writes"
 
 
-@pytest.mark.parametrize("why", [None, "it may"])
-@pytest.mark.parametrize("approved", [False, True])
-@pytest.mark.parametrize("can_ask", [False, True])
+@each_of("why", [None, "it may"])
+@each_of("approved", [False, True])
+@each_of("can_ask", [False, True])
 def test_call_that_needs_an_approval_runs_only_with_one(why, approved, can_ask):
     decision = decide(why, approved=approved, can_ask=can_ask)
 
@@ -182,7 +183,7 @@ def test_arguments_that_are_too_many_to_be_shown_are_counted():
     assert message.endswith("}, and 60 more arguments")
 
 
-@pytest.mark.parametrize(
+@each_of(
     "invisible",
     [
         "\u202e",

@@ -13,6 +13,7 @@ from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import Naming
 from gateway.proxy.upstream.supervision.listing import Listed
 from gateway.proxy.uris import UriClaims, fits
+from tests.cases import each_of
 
 
 def listed(key: str, *values: str) -> Listed:
@@ -114,8 +115,8 @@ def test_of_two_templates_from_the_start_the_one_that_says_more_itself_comes_fir
     assert catalog_of({name: lists[name] for name in order}).uris.owners("notes:///7", ANYBODY) == {"two"}
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["later server first", "later server last"])
-@pytest.mark.parametrize(
+@each_of("first", [True, False])
+@each_of(
     ("had", "takes"),
     [
         ({"resources": listed("uri", "file:///x")}, {"resources": listed("uri", "file:///x")}),

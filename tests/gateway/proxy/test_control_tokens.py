@@ -18,6 +18,7 @@ from leaf_sdk.leaf.contract import CODEC_META_KEY, LEGACY_BLOCK_TYPE, MORE_KEY
 from leaf_sdk.leaf.packing import PACKED_KEY, pack
 from leaf_sdk.testing import tiny_map_bytes
 from leaf_sdk.vocab import TokenMap, build_map, load_map
+from tests.cases import each_of
 
 TESTS = Path(__file__).parents[2]
 GOLDEN = TESTS / "leaf_sdk" / "vectors" / "tiny_byte_level_map.json"
@@ -102,7 +103,7 @@ def test_a_control_token_in_a_tools_words_becomes_ordinary_ids(token_map: TokenM
             assert token_map.special_ids.isdisjoint(client_ids(tokens.for_client("t", result, token_map))), (name, way)
 
 
-@pytest.mark.parametrize("level", ["verify", "trust"])
+@each_of("level", ["verify", "trust"])
 def test_a_control_tokens_id_is_made_anew_from_the_text_however_it_is_sent(token_map: TokenMap, level: str) -> None:
     tokens = tokens_of(token_map, level)
     for name, token_id in token_map.special_texts.items():

@@ -1,11 +1,11 @@
 """URIs as clients see them: unique for each server, the same in any order, and always the way back to their server."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.proxy.uris import Located, PublicUris, UriClaims, fits, mark_of
+from tests.cases import each_of
 
 LISTED = st.sampled_from(
     ["data://same", "x:1", "ui://w/a", "ui://one/a", "ui:a", "one+x:1", "one+ui://w/a", "https://h/a", "file:///a"]
@@ -85,7 +85,7 @@ def test_uris_of_the_only_server_that_a_client_sees_stay_as_they_are(listed):
         assert beside.public("one", own, Principal("p", servers=frozenset({"one"})), is_template="{" in own) == own
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("own", "public"),
     [
         ("ui://w/a.html", "ui://one/w/a.html"),

@@ -13,6 +13,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.result_tokens import IdPiece, ResultIds, ResultTokens, UnreadText
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap, load_map
+from tests.cases import each_of
 
 VECTOR = Path(__file__).parents[2] / "leaf_sdk" / "vectors" / "tiny_byte_level_map.json"
 FIELDS = json.loads(VECTOR.read_bytes())
@@ -183,7 +184,7 @@ def test_one_block_without_ids_makes_the_result_a_shims():
     assert Bench(ENGINE).engine(block("hi", ENGINE.encode("hi")), block("in")).source == "shim"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("strange", "line"),
     [
         ({"type": "image", "mimeType": "image/png", "data": "aGVsbG8="}, "[image/png, 5 bytes: this model reads text]"),
@@ -309,8 +310,8 @@ def test_good_result_of_one_block_is_passed_on_as_it_is():
     assert Bench(ENGINE).tokens.for_client("t", result, ENGINE) is result
 
 
-@pytest.mark.parametrize("text", ["hi", "", "<|im_end|>", "\ud800"])
-@pytest.mark.parametrize("least", [0, 2, 3])
+@each_of("text", ["hi", "", "<|im_end|>", "\ud800"])
+@each_of("least", [0, 2, 3])
 def test_lone_text_without_ids_is_answered_as_one_among_others(text, least):
     plain = {"type": "text", "text": text, "annotations": {"priority": 1}, "x": None}
     before = copy.deepcopy(plain)
@@ -349,8 +350,8 @@ OTHERS += [map_of(id="codec-test/nfc", x_normalizer="NFC"), map_of(id="codec-tes
 OTHERS += [map_of(id="codec-test/otherwise-cut", pre_tokenizer_pattern=r"\S+|\s+")]
 
 
-@pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.parametrize("level", ["verify", "trust"])
+@each_of("other", OTHERS)
+@each_of("level", ["verify", "trust"])
 def test_without_an_engine_ids_of_an_accepted_map_that_differs_are_not_relabelled(other, level):
     bench = Bench(ENGINE, other, level=level)
     (client_block,) = bench.client(block("hi in", other.encode("hi in"), other))

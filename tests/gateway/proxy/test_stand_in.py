@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.proxy.results import HEAD, KINDS, read_picture, stand_in, text_of
+from tests.cases import each_of
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 1280, 720) + bytes(200)
 GIF = b"GIF89a" + struct.pack("<HH", 320, 200) + bytes(20)
@@ -66,7 +67,7 @@ def test_no_bytes_make_reading_fail(data: bytes, begins: bytes) -> None:
     read_picture(begins + data)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "block",
     [
         {"type": "image", "data": DATA, "mimeType": "image/png"},
@@ -85,7 +86,7 @@ def test_picture_in_any_shape_has_its_size(block: dict[str, Any]) -> None:
     assert stand_in(block) == SHOWN
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("block", "shown"),
     [
         (
@@ -158,7 +159,7 @@ def test_only_the_beginning_of_the_data_is_read() -> None:
     assert shown == "[image/jpeg, 195 kB: this model reads text]"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("block", "text"),
     [
         ({"type": "text", "text": "a"}, "a"),

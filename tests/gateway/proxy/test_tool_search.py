@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.tool_search import rank, search
+from tests.cases import each_of
 
 
 def tool(name: str, description: str = "", *parameters: str) -> ToolEntry:
@@ -44,7 +45,7 @@ def test_names_are_split_into_words_and_plurals_count(query):
     assert names(query)[0] == "readFile"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("query", "name", "same"),
     [
         *((query, "create", True) for query in ("creates", "created", "creating")),

@@ -19,6 +19,7 @@ from leaf_sdk import CODEC_META_KEY, load_map
 from leaf_sdk.leaf.contract import MORE_KEY
 from leaf_sdk.leaf.packing import PACKED_KEY, PACKING, PACKING_META_KEY
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 
@@ -84,8 +85,8 @@ async def test_packed_ids_never_leave_for_a_client_which_may_not_know_them(leaf,
     assert payload_of(unnamed)["ids"] == TINY.encode("hello world")
 
 
-@pytest.mark.parametrize("policy", ["any", "map", "packed"])
-@pytest.mark.parametrize("value", [None, 7, [TINY.map_id], {}])
+@each_of("policy", ["any", "map", "packed"])
+@each_of("value", [None, 7, [TINY.map_id], {}])
 def test_what_is_no_maps_name_is_never_passed_on(policy, value):
     assert wanted_ids({"_meta": {MAP_KEY: value}}, policy) == {}
     assert wanted_ids({"name": "say"}, policy) == {}

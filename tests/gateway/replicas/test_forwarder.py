@@ -19,6 +19,7 @@ from gateway.replicas.forwarder import (
     streams,
 )
 from gateway.replicas.sealed_records import MOST, RecordFault
+from tests.cases import each_of
 
 HEADERS = st.lists(st.tuples(st.binary(max_size=9).map(lambda name: b"x-" + name), st.binary(max_size=20)), max_size=4)
 SCOPES = st.fixed_dictionaries(
@@ -86,8 +87,8 @@ def test_answer_is_streamed_if_its_type_is_that_of_events(headers: list[tuple[by
 SIZES = [0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 3 * PIECE + 5]
 
 
-@pytest.mark.parametrize("size", SIZES, ids=range(len(SIZES)))
-@pytest.mark.parametrize("more", [False, True])
+@each_of("size", SIZES)
+@each_of("more", [False, True])
 def test_body_is_cut_into_records_whose_last_ends_it_unless_more_follows(size: int, more: bool) -> None:
     body = bytes(n % 251 for n in range(size))
     records = pieces(body, more=more)

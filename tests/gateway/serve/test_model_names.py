@@ -29,6 +29,7 @@ from gateway.serve.openai.model_endpoint import ModelEndpoint
 from gateway.serve.responses.response_endpoint import ResponsesEndpoint
 from gateway.toolcalls.formats.registry import choose_format
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 from tests.gateway.serve.openai.test_strange_requests import HERMES, Engine
 
 pytestmark = pytest.mark.anyio
@@ -98,7 +99,7 @@ def two() -> dict[str, Route]:
     return {"desk": Route("small", 1000), "attic": Route("large", 2000), "cellar": Route("large", 2000)}
 
 
-@pytest.mark.parametrize("api", [*REQUESTS, *COUNTS])
+@each_of("api", [*REQUESTS, *COUNTS])
 async def test_one_model_answers_to_any_name(api: str) -> None:
     path, body = {**REQUESTS, **COUNTS}[api]
     async with serving({"a": Route("small", 1000), "b": Route("small", 1000)}) as http:
@@ -122,7 +123,7 @@ async def test_of_several_the_one_that_is_named_answers(api: str) -> None:
         assert (await http.post(path, json=body)).status_code in {200, 400}
 
 
-@pytest.mark.parametrize("api", [*REQUESTS, *COUNTS])
+@each_of("api", [*REQUESTS, *COUNTS])
 async def test_of_several_a_name_that_none_has_is_404_that_lists_them(api: str) -> None:
     path, body = {**REQUESTS, **COUNTS}[api]
     async with serving(two(), desk=("tiny",)) as http:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.shared import StoreRecord
 from gateway.shared.store_records import RecordSeal, StoreKeys, Unreadable
+from tests.cases import each_of
 
 OLD, NEW = os.urandom(32), os.urandom(32)
 KEYS = StoreKeys([NEW], "p:")
@@ -96,7 +97,7 @@ def test_records_end_where_their_depth_does() -> None:
         SEAL.opened("ann", stored(THIRD, SECOND), 3)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "found",
     [
         lambda: None,
@@ -109,7 +110,6 @@ def test_records_end_where_their_depth_does() -> None:
         lambda: stored(FIRST, SECOND),
         lambda: stored(FIRST, FIRST),
     ],
-    ids=["nothing", "no list", "no value", "a number", "a text", "another's value", "a gap", "turned round", "twice"],
 )
 def test_what_a_store_can_not_have_been_given_is_unreadable(found: Callable[[], object]) -> None:
     with pytest.raises(Unreadable):

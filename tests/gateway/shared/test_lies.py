@@ -9,6 +9,7 @@ from gateway.observe.metrics import Metrics
 from gateway.serve.mcp.http_sessions import LeftEvents
 from gateway.shared import StoreBounds, StoreRecord
 from gateway.shared.scripts import ABSENT, PRESENT
+from tests.cases import each_of
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import Direct, shared_in_memory
 
@@ -37,7 +38,7 @@ class Liar(Direct):
         return self._lie
 
 
-@pytest.mark.parametrize("lie", LIES, ids=range(len(LIES)))
+@each_of("lie", LIES)
 async def test_what_no_script_gives_is_no_answer(lie: Any) -> None:
     metrics = Metrics()
     with anyio.fail_after(30):

@@ -18,6 +18,7 @@ from gateway.shared import StoreBounds, StoreRecord
 from gateway.shared.redis_store import RedisStore
 from gateway.shared.shared_store import SharedStore, store_of
 from gateway.shared.store_records import StoreKeys
+from tests.cases import each_of
 from tests.gateway.shared.conftest import SECRET, asked, open_store, until_up
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import Direct, shared_in_memory
@@ -113,7 +114,7 @@ GARBAGE = [
 ]
 
 
-@pytest.mark.parametrize("talk", [silent, *map(says, GARBAGE)], ids=range(len(GARBAGE) + 1))
+@each_of("talk", [silent, *map(says, GARBAGE)])
 async def test_what_is_no_redis_is_away_and_harms_nobody(talk: Talk) -> None:
     metrics = Metrics()
     async with served(talk) as url, open_store(url, metrics, timeout=0.5, up=False) as shared:

@@ -17,6 +17,7 @@ from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.parser import AssistantMessage, parse, parser_for, stream
 from gateway.toolcalls.stream.output_events import CallArguments, CallStarted, Content, Event, Reasoning
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import (
     PLAIN,
     TOOLS,
@@ -182,8 +183,8 @@ def test_what_the_grammar_writes_is_parsed_and_what_the_model_writes_is_in_it(na
         assert set(json.loads(call.arguments)) <= {"city", "days", "tz"}
 
 
-@pytest.mark.parametrize("piece", [1, 4000])
-@pytest.mark.parametrize("name", ALL)
+@each_of("piece", [1, 4000])
+@each_of("name", ALL)
 def test_the_cost_of_a_character_does_not_grow_with_the_length(name: str, piece: int) -> None:
     fmt = format_named(name)
 
@@ -203,10 +204,8 @@ def test_the_cost_of_a_character_does_not_grow_with_the_length(name: str, piece:
         assert long <= 8 * 8_000
 
 
-@pytest.mark.parametrize(
-    "piece", ["{", "[", '{"', "[{", "```json\n{", "```", '{"name": "f", ', "\n{", "<tools>", '{"name": ']
-)
-@pytest.mark.parametrize("name", ["hermes", "deepseek_v3", "json", "llama_3"])
+@each_of("piece", ["{", "[", '{"', "[{", "```json\n{", "```", '{"name": "f", ', "\n{", "<tools>", '{"name": '])
+@each_of("name", ["hermes", "deepseek_v3", "json", "llama_3"])
 def test_what_could_begin_a_call_everywhere_costs_little_more_than_text(name: str, piece: str) -> None:
     assert steps(name, piece) <= 1.2 * steps(name, "x")
 

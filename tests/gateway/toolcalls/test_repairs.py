@@ -4,7 +4,6 @@ import itertools
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,13 +29,7 @@ FILE = ToolSpec(
 )
 TOOLS = (FILE,)
 ALL = {family.format: family for family in (*JSON_FAMILIES, *TAGGED_FAMILIES)}
-WRITES_JSON = [
-    family
-    for family in ALL.values()
-    if (told := parse(family.format, family.write([Written("write_file", '{"mode": {"a" : 1}}', "abcdefghi")]), TOOLS))
-    and family.verbatim
-    and [call.arguments for call in told.tool_calls] == ['{"mode": {"a" : 1}}']
-]
+WRITES_JSON = [family for family in ALL.values() if family.verbatim]
 """The families whose arguments are the model's own JSON text."""
 
 REPAIRED: list[tuple[str, dict[str, Any]]] = [
@@ -55,7 +48,7 @@ REPAIRED: list[tuple[str, dict[str, Any]]] = [
     ('{{"path": "a", "content": "x"}}', {"path": "a", "content": "x"}),
 ]
 UNREADABLE = ['{"path": nope}', '{"path": 1 + 2, "content": "x"}', '{"path" "a"}']
-json_formats = pytest.mark.parametrize("family", WRITES_JSON, ids=lambda family: family.format)
+json_formats = each_of("family", WRITES_JSON)
 
 
 def without_markup(family: Family, text: str) -> str:
@@ -67,6 +60,13 @@ def without_markup(family: Family, text: str) -> str:
 
 def call_of(family: Family, given: str) -> str:
     return family.write([Written("write_file", given, "abcdefghi")])
+
+
+@json_formats
+def test_arguments_without_a_flaw_are_the_models_own_text(family: Family) -> None:
+    given = '{"mode": {"a" : 1}}'
+
+    assert [call.arguments for call in parse(family.format, call_of(family, given), TOOLS).tool_calls] == [given]
 
 
 @json_formats
@@ -107,7 +107,7 @@ def test_an_unreadable_call_at_the_end_is_content_where_the_model_ended_it_itsel
         assert not any(isinstance(e, CallClosed) for e in events)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "text",
     [
         '<tool_call>\n{{"name": "write_file", "arguments": {"path": "a"}}}\n</tool_call>',

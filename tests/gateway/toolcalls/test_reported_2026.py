@@ -6,11 +6,10 @@ Each case names its report.
 import json
 from typing import Any
 
-import pytest
-
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.parser import join_events, parser_for, stream
 from gateway.toolcalls.schema.spec import ToolSpec
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import PLAIN, Numbered
 
 
@@ -120,7 +119,7 @@ CASES: list[tuple[str, str, str, list[tuple[str, dict[str, Any]]], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}: {case[0]}")
+@each_of("case", CASES)
 def test_a_reported_output_is_read_as_it_is_meant(
     case: tuple[str, str, str, list[tuple[str, dict[str, Any]]], str],
 ) -> None:

@@ -103,7 +103,7 @@ def test_json_amid_prose_is_content_to_its_last_character(name: str) -> None:
         is_shown(name, text)
 
 
-@pytest.mark.parametrize("name", [name for name in format_names() if name not in UNMARKED])
+@each_of("name", [name for name in format_names() if name not in UNMARKED])
 def test_json_amid_prose_is_content_in_every_format(name: str) -> None:
     for text in random.Random(name).sample([*SHOWN, *ENDING], 40):
         # Tags that are a format's own are markers.

@@ -9,6 +9,7 @@ import pytest
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.parser import MAX_REGION, join_events, parse, parser_for, stream
 from gateway.toolcalls.stream.output_events import Content
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS
 
 FORMATS = ["pythonic", "lfm2"]
@@ -91,9 +92,9 @@ LEADS = [
 ]
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("before", LEADS)
-@pytest.mark.parametrize("lists", [*([each] for each in FITTING), [FITTING[0], FITTING[2]]])
+@each_of("name", FORMATS)
+@each_of("before", LEADS)
+@each_of("lists", [*([each] for each in FITTING), [FITTING[0], FITTING[2]]])
 def test_a_list_that_ends_an_answer_is_calls_however_it_is_cut(name: str, before: str, lists: list[str]) -> None:
     for behind in ("", "\n"):
         text = before + "\n".join(lists) + behind
@@ -133,8 +134,8 @@ def test_the_diagnostic_says_why_a_list_is_content(name: str) -> None:
     assert problem.message == "the answer shows a call of 'get_time': text follows it, or its arguments don't fit"
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize(
+@each_of("name", FORMATS)
+@each_of(
     ("text", "held"),
     [
         ("[", "["),
@@ -153,8 +154,8 @@ def test_text_is_held_only_while_it_can_be_a_last_list(name: str, text: str, hel
     assert told == f"So: {text}".removesuffix(held)
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("part", ["[get_time() ", "[get_weather(city='", "[get_time(), ", "[[", "[get_time()] a "])
+@each_of("name", FORMATS)
+@each_of("part", ["[get_time() ", "[get_weather(city='", "[get_time(), ", "[[", "[get_time()] a "])
 def test_the_cost_of_lists_that_are_no_calls_grows_with_the_text_alone(name: str, part: str) -> None:
     def scanned(times: int) -> int:
         parser = parser_for(format_named(name), PLAIN, TOOLS)

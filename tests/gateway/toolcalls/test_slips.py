@@ -11,6 +11,7 @@ import pytest
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.parser import AssistantMessage, join_events, parser_for
 from gateway.toolcalls.schema.spec import read_tools
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import PLAIN
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
@@ -136,7 +137,7 @@ READ: list[tuple[str, str, list[tuple[str, dict[str, Any]]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "calls"), READ)
+@each_of(("name", "text", "calls"), READ)
 def test_slip_with_one_reading_is_a_call_however_it_is_cut(
     name: str, text: str, calls: list[tuple[str, dict[str, Any]]]
 ) -> None:
@@ -162,7 +163,7 @@ def test_client_is_told_that_a_mark_is_missing(arguments: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "text"),
     [
         ("pythonic", "[look(city=f'{place}')]"),

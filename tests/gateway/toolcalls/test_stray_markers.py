@@ -13,7 +13,7 @@ from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.parser import join_events, parse, read_events
 from gateway.toolcalls.stream.cursor import MAX_STRAY
 from gateway.toolcalls.stream.output_events import Content, Reasoning
-from tests.cases import IN_FULL
+from tests.cases import IN_FULL, each_of
 from tests.gateway.toolcalls.fakes import TOOLS, TinyVocabulary, closed, diagnostics, run, texts
 from tests.gateway.toolcalls.test_laws import ALL
 
@@ -47,7 +47,7 @@ def steps(fmt: Format, piece: str) -> int:
 
 
 @pytest.mark.in_full
-@pytest.mark.parametrize("name", ALL)
+@each_of("name", ALL)
 def test_a_repeated_marker_costs_what_text_costs(name: str) -> None:
     fmt = format_named(name)
     markers = dict.fromkeys((*fmt.markers, *ALL[name].markup))
@@ -59,7 +59,7 @@ def test_a_repeated_marker_costs_what_text_costs(name: str) -> None:
             assert not piece or any(steps(fmt, piece) <= 3 * text + PART for _ in range(2)), piece
 
 
-@pytest.mark.parametrize("name", ALL)
+@each_of("name", ALL)
 def test_text_behind_many_markers_is_not_lost(name: str) -> None:
     fmt = format_named(name)
     for marker in fmt.markers:

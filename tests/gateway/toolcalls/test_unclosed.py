@@ -6,6 +6,7 @@ import pytest
 
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.parser import AssistantMessage, join_events, parser_for
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS
 from tests.gateway.toolcalls.families import Written
 from tests.gateway.toolcalls.test_laws import ALL
@@ -29,7 +30,7 @@ def shortened(name: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", format_names())
+@each_of("name", format_names())
 def test_a_call_without_its_last_closing_marks_is_whole(name: str) -> None:
     for text in shortened(name):
         message = ended(name, text)

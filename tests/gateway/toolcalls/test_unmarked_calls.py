@@ -3,7 +3,6 @@
 import itertools
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +18,7 @@ CALL = '{"name": "get_weather", "arguments": {"city": "Seoul"}}'
 TIME = '{"name": "get_time", "arguments": {}}'
 BARE = ("json", "llama_3", "command_r_plus", "pythonic", "functionary_32", "lfm2")
 """Formats that read bare JSON in their own way, or that begin every text with a recipient."""
-marked = pytest.mark.parametrize("name", [name for name in format_names() if name not in BARE])
+marked = each_of("name", [name for name in format_names() if name not in BARE])
 
 
 @marked

@@ -18,6 +18,7 @@ from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, CallStarted, Content, Diagnostic, Reasoning
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import Numbered, TinyVocabulary
 from tests.gateway.toolcalls.families import Family, Written
 from tests.gateway.toolcalls.test_laws import ALL
@@ -172,7 +173,7 @@ def is_call(family: Family, given: str, meant: Any) -> None:
     assert [read(family.format, text, cut) for cut in cut_anywhere(text)] == [told] * 2
 
 
-@pytest.mark.parametrize("flaw", MENDED)
+@each_of("flaw", MENDED)
 def test_a_flaw_between_the_tokens_of_arguments_is_mended(flaw: str) -> None:
     for family in WRITES_JSON:
         odd = MENDED[flaw][0] != "{" or MENDED[flaw][1] not in "\"'"
@@ -182,14 +183,14 @@ def test_a_flaw_between_the_tokens_of_arguments_is_mended(flaw: str) -> None:
             is_call(family, MENDED[flaw], FILED)
 
 
-@pytest.mark.parametrize("written", VALUES)
+@each_of("written", VALUES)
 def test_a_value_that_is_not_spelled_as_in_json_is_mended(written: str) -> None:
     for family in WRITES_JSON:
         for flawed in (f'{{"path": "a", "mode": {written}}}', f'{{"mode": {written}, "path": "a"}}'):
             is_call(family, flawed, {"path": "a", "mode": VALUES[written]})
 
 
-@pytest.mark.parametrize("written", ZEROS)
+@each_of("written", ZEROS)
 def test_a_zero_before_a_number_is_kept_where_an_inner_schema_wants_a_string(written: str) -> None:
     for family in WRITES_JSON:
         text = family.answer + family.write([Written("move", written, "abcdefghi")])
@@ -198,14 +199,14 @@ def test_a_zero_before_a_number_is_kept_where_an_inner_schema_wants_a_string(wri
         assert [read(family.format, text, cut, tools=[MOVE]) for cut in cut_anywhere(text)] == [told] * 2
 
 
-@pytest.mark.parametrize("written", TEXTS)
+@each_of("written", TEXTS)
 def test_a_text_that_is_not_escaped_is_mended(written: str) -> None:
     for family in WRITES_JSON:
         is_call(family, f'{{"path": "a", "content": "{written}"}}', {"path": "a", "content": TEXTS[written]})
         is_call(family, f'{{"content": "{written}", "path": "a"}}', {"path": "a", "content": TEXTS[written]})
 
 
-@pytest.mark.parametrize("written", NO_READING)
+@each_of("written", NO_READING)
 def test_arguments_without_one_reading_are_content_and_never_another_call(written: str) -> None:
     for family in WRITES_JSON:
         text = f"{family.answer}So. {call_of(family, written)}"
@@ -261,7 +262,7 @@ IN_MARKERS = {
 }
 
 
-@pytest.mark.parametrize("name", IN_MARKERS)
+@each_of("name", IN_MARKERS)
 def test_the_object_around_arguments_may_be_flawed_and_nothing_is_lost_or_left_over(name: str) -> None:
     before, behind = IN_MARKERS[name]
     answer = ALL[name].answer

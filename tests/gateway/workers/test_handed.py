@@ -9,6 +9,7 @@ from gateway.config.replicas import WorkerConfig
 from gateway.errors import ConfigError, GatewayError
 from gateway.workers.handover import ORDERS, READY, Descriptors, Handed, failure_line, fault_of, order_line
 from gateway.workers.parent import cores, count_of
+from tests.cases import each_of
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -57,7 +58,7 @@ def test_first_word_of_a_worker_is_that_it_is_ready_or_it_ended() -> None:
     assert "ended before it was ready" in silent.message
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("usable", "quota", "count"),
     [
         (8, "max 100000\n", 8),

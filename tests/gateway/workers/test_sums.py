@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.observe.client_metrics import WorkerMetrics
 from gateway.observe.metrics import Metrics
 from gateway.workers.worker_pages import LEAST, MOST, Sums, read_page
+from tests.cases import each_of
 
 ADDED = {
     "codec_connections",
@@ -99,7 +99,7 @@ def test_of_every_gauge_it_is_decided_what_several_of_it_come_to() -> None:
     assert not (LEAST | MOST) & ADDED
 
 
-@pytest.mark.parametrize("name", sorted(LEAST | MOST))
+@each_of("name", sorted(LEAST | MOST))
 def test_reference_says_which_are_not_added_up(name: str) -> None:
     words = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text().partition("## Several workers")[2]
 

@@ -14,6 +14,7 @@ import pytest
 from gateway.observe.client_metrics import WorkerMetrics
 from gateway.workers.handover import admin_socket
 from gateway.workers.worker_pages import Sums, WorkerPages, merge_readiness, merge_status
+from tests.cases import each_of
 from tests.gateway.workers.standin_workers import COUNTED, READY, answering
 from tests.gateway.workers.test_merged import ready, server, status
 
@@ -160,7 +161,7 @@ def test_status_is_that_of_the_first_worker_where_all_should_say_the_same() -> N
     assert merged["prompts"] == [*reversed(later), *list(reversed(prompts))[:5]]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("better", "worse"),
     [
         ({"state": "restarting"}, {"state": "down"}),

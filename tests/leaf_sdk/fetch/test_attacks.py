@@ -13,6 +13,7 @@ from leaf_sdk.fetch import open_published, read_source
 from leaf_sdk.testing import tiny_map_bytes
 from leaf_sdk.testing.loopback import send, serving
 from leaf_sdk.vocab import map_digest
+from tests.cases import each_of
 
 DATA = tiny_map_bytes()
 DIGEST = map_digest(DATA)
@@ -28,8 +29,8 @@ LEADING_THERE = [
 """What a translation or a tunnel takes into a private network, and what is no machine of the internet."""
 
 
-@pytest.mark.parametrize("host", PRIVATE)
-@pytest.mark.parametrize("scheme", ["http", "https"])
+@each_of("host", PRIVATE)
+@each_of("scheme", ["http", "https"])
 def test_a_redirect_to_a_private_address_is_not_followed(scheme, host):
     target = f"{scheme}://{host}:9/map.json"
     with (
@@ -40,7 +41,7 @@ def test_a_redirect_to_a_private_address_is_not_followed(scheme, host):
     assert asked == ["/"] or asked == [""]
 
 
-@pytest.mark.parametrize("host", [*PRIVATE, *LEADING_THERE])
+@each_of("host", [*PRIVATE, *LEADING_THERE])
 def test_a_pointer_to_a_private_address_is_not_followed(host):
     pointer = {"id": "lab/model", "url": f"https://{host}:9/map.json", "hash": DIGEST}
     with (

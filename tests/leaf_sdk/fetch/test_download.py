@@ -11,6 +11,7 @@ from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.testing.loopback import send as send_any
 from leaf_sdk.testing.loopback import serving
 from leaf_sdk.vocab import build_map, map_digest
+from tests.cases import each_of
 
 DATA = tiny_map_bytes()
 DIGEST = map_digest(DATA)
@@ -160,7 +161,7 @@ def test_a_redirect_to_a_file_is_refused():
         read_source(url)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "url",
     [
         "http://example.org/map.json",

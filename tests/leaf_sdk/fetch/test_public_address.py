@@ -1,11 +1,10 @@
 """Which addresses belong to the internet."""
 
-import pytest
-
 from leaf_sdk.fetch.public_address import is_public
+from tests.cases import each_of
 
 
-@pytest.mark.parametrize(
+@each_of(
     "address",
     [
         *("8.8.8.8", "1.1.1.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"),
@@ -16,7 +15,7 @@ def test_address_on_the_internet_is_public(address):
     assert is_public(address)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "address",
     [
         "127.0.0.1",

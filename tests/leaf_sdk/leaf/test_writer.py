@@ -23,6 +23,7 @@ from leaf_sdk import (
 from leaf_sdk.errors import LeafResultInvalid, MapHashMalformed, MapHashMismatch, MapUnreachable
 from leaf_sdk.leaf.contract import MORE_KEY
 from leaf_sdk.testing import texts, tiny_map, tiny_meta
+from tests.cases import each_of
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "leaf.json").read_text())
 CASES = VECTORS["cases"]
@@ -58,14 +59,14 @@ def test_a_result_is_wrapped_as_the_reference_wraps_it(meta, case):
     assert given_result == case["input"]
 
 
-@pytest.mark.parametrize("case", CASES, ids=_case_name)
+@each_of("case", CASES)
 def test_a_wrapped_result_is_read_as_the_reference_reads_it(case):
     assert _as_read(read_codec_meta(case["wrapped"], VECTORS["map_id"])) == case["read"]
     assert take_ids(case["wrapped"]) == [entry["ids"] for entry in case["read"]]
     assert has_codec_meta(case["wrapped"]) is any(entry["ids"] is not None for entry in case["read"])
 
 
-@pytest.mark.parametrize("case", CASES, ids=_case_name)
+@each_of("case", CASES)
 def test_a_wrapped_result_is_stripped_back(case):
     wrapped = copy.deepcopy(case["wrapped"])
     assert strip_codec_meta(wrapped) == case["stripped"]

@@ -37,6 +37,7 @@ from leaf_sdk.leaf.bolt_on.messages import MANIFEST_PATH
 from leaf_sdk.serve.mcp_server import build_mcp_server
 from leaf_sdk.serve.run import bound_unix_socket, http_app, serve_http
 from leaf_sdk.testing import assert_leaf_result, tiny_map, tiny_map_bytes
+from tests.cases import each_of
 
 TINY = tiny_map()
 HEX = TINY.map_id.removeprefix("sha256:")
@@ -118,7 +119,7 @@ def test_a_call_in_text_for_a_model_without_ids_is_answered_in_text():
     assert _tool().call(call) == CodecToolResult.said("c", "hello x, the world")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("call", "code", "says"),
     [
         (_call({"name": "x"}, model_id="org/other"), "E_STALE", "no ids for 'org/other'"),

@@ -14,6 +14,7 @@ from leaf_sdk.testing import tiny_map, tiny_map_bytes, tiny_meta
 from leaf_sdk.testing.conformance import judge_result
 from leaf_sdk.testing.conformance.mcp_server import check_command, check_server
 from leaf_sdk.vocab import map_digest
+from tests.cases import each_of
 
 TINY = tiny_map()
 META = tiny_meta()
@@ -80,7 +81,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
+@each_of("what", BROKEN)
 def test_a_broken_leaf_fails_exactly_the_rule_that_it_breaks(what):
     result, rules = BROKEN[what]
     before = copy.deepcopy(result)

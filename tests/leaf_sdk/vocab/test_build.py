@@ -14,6 +14,7 @@ from leaf_sdk.vocab import TokenMap, build_map, load_map
 from leaf_sdk.vocab.byte_level import ALPHABET
 from leaf_sdk.vocab.gguf_names import LLAMA3, QWEN2
 from leaf_sdk.vocab.pre_tokenizers import GPT2, SMOLLM, PreTokenizer
+from tests.cases import each_of
 
 TINY = json.loads(tiny_map_bytes())
 TOKENS = [*ALPHABET, "he", "ll"]
@@ -183,7 +184,7 @@ def test_a_token_listed_twice_is_refused():
         build_map(gguf_head(GGUF | twice))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("structure", "expected"),
     [
         (BYTE_LEVEL, GPT2),
@@ -201,7 +202,7 @@ def test_each_known_structure_of_a_tokenizer_json_survives_the_map(structure, ex
     assert load_map(build_map(tokenizer_json(pre_tokenizer=structure))).pre_tokenizer == expected
 
 
-@pytest.mark.parametrize(
+@each_of(
     "structure",
     [
         None,
@@ -242,7 +243,7 @@ def test_what_the_map_has_no_field_for_stands_in_additive_keys():
     assert not [key for key in json.loads(build_map(tokenizer_json())) if key.startswith("x_")]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("data", "word"),
     [
         (model(type="WordPiece"), "WordPiece"),
@@ -262,7 +263,7 @@ def test_a_part_that_is_not_reproduced_is_refused_by_name(data, word):
         build_map(data)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "data",
     [
         b"",

@@ -4,6 +4,7 @@ import pytest
 
 from leaf_sdk.errors import MapHashMalformed
 from leaf_sdk.vocab import map_digest, normalise_hash
+from tests.cases import each_of
 
 HEX = "5ee1ebd3d8521843c99b833adc5bd670bf65af10f4c4b90fb42991ab25f2fafb"
 
@@ -13,7 +14,7 @@ def test_every_spelling_of_a_hash_becomes_the_one_spelling(spelling):
     assert normalise_hash(spelling) == f"sha256:{HEX}"
 
 
-@pytest.mark.parametrize(
+@each_of(
     "wrong",
     ["", "not-a-hash", HEX[:-1], HEX + "0", f"sha512:{HEX}", f"sha256:{HEX[:-1]}g", f"SHA256:{HEX}", f"sha256:{HEX}\n"],
 )

@@ -107,7 +107,7 @@ def test_a_long_s_is_no_contraction_for_the_engine(pre_tokenizer):
     assert [span for _, span in to_tokenizers(pre_tokenizer).pre_tokenize_str("'\u017fa")] == [(0, 3)]
 
 
-@pytest.mark.parametrize("text", CORPUS, ids=lambda text: ascii(text)[:30])
+@each_of("text", CORPUS)
 def test_the_corpus_gets_the_ids_that_hugging_face_gives(pair, text):
     ours, reference = pair
     assert ours.encode(text) == reference.encode(text, add_special_tokens=False).ids

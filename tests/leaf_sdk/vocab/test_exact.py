@@ -22,6 +22,7 @@ from leaf_sdk.vocab.agreement import compare_texts
 from leaf_sdk.vocab.pre_tokenizers import PreTokenizer
 from leaf_sdk.vocab.score_merges import merge_by_score, ranked_merges
 from leaf_sdk.vocab.tiktoken_file import CUTS
+from tests.cases import each_of
 
 COUNT = 700
 TEXTS = list(samples(COUNT))
@@ -194,8 +195,8 @@ def pieces(trained) -> tuple[dict[str, int], list[tuple[str, float]], list[tuple
     return dict(token_map.vocab), scored, [tuple(pair) for pair in token_map.merges]
 
 
-@pytest.mark.parametrize("spaced", SPACED)
-@pytest.mark.parametrize("model", ["BPE", "Unigram"])
+@each_of("spaced", SPACED)
+@each_of("model", ["BPE", "Unigram"])
 def test_a_metaspace_tokenizer_json_gives_the_ids_of_tokenizers(pieces, model, spaced):
     vocab, scored, merges = pieces
     reference = (

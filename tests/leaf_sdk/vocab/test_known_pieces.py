@@ -21,7 +21,7 @@ from leaf_sdk.vocab.piece_cut import AT_ONCE, PieceCut
 from leaf_sdk.vocab.pre_tokenizers import GPT2, PreTokenizer, to_tokenizers
 from leaf_sdk.vocab.programs import CJK
 from leaf_sdk.vocab.tiktoken_file import CUTS
-from tests.cases import IN_FULL
+from tests.cases import IN_FULL, each_of
 
 _CL100K = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}"
@@ -117,7 +117,7 @@ def test_a_class_without_members_matches_nothing_and_compiles():
     assert re.findall(f"[{Alphabet(0x10000).members(NUMERALS)}]", "a1²b") == ["1", "²"]
 
 
-@pytest.mark.parametrize(
+@each_of(
     "pattern",
     [
         *(
@@ -166,13 +166,12 @@ def tokenizer():
     return made
 
 
-@pytest.mark.parametrize(
+@each_of(
     "text",
     [
         *("", "abc", "abcd é\u0301 abc", "😀 abc", "a" * (LONGEST_PIECE + 1), "\U0010ffff"),
         *("abc é " * (AT_ONCE // 6 + 1), "abc " * (AT_ONCE // 4)),
     ],
-    ids=lambda text: ascii(text)[:20],
 )
 def test_short_long_and_rare_text_gets_the_ids_of_the_library(tokenizer, text):
     known = KnownPieces(tokenizer, GPT2.stages, ())

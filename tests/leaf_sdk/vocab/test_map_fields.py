@@ -14,6 +14,7 @@ from leaf_sdk.vocab.agreement import compare_maps
 from leaf_sdk.vocab.fields import json_object
 from leaf_sdk.vocab.tokenizer import Metaspace, Tokenizer
 from leaf_sdk.vocab.write import convert_fields, write_fields, write_tokenizer
+from tests.cases import each_of
 
 FIELDS = json.loads(tiny_map_bytes())
 DICTIONARY = {"format": "msgpack", "url": "https://example.org/d", "hash": "sha256:" + "A" * 64, "size_bytes": 7}
@@ -169,7 +170,7 @@ def test_converting_puts_tokens_in_the_order_of_their_ids_and_their_scores_with_
     assert convert_fields(shuffled, {}) == fields
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("changed", "error", "word"),
     [
         ({"x_metaspace": 7}, MapUnsupported, "x_metaspace"),

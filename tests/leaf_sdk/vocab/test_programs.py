@@ -14,6 +14,7 @@ from leaf_sdk.vocab.gguf_names import DEEPSEEK3
 from leaf_sdk.vocab.pre_tokenizers import GPT2, SMOLLM, from_map, to_map
 from leaf_sdk.vocab.programs import CONTRACTIONS, patterns_of, program_of
 from leaf_sdk.vocab.tiktoken_file import CUTS
+from tests.cases import each_of
 
 TAIL = [{"op": "newline_block"}, {"op": "trailing_ws"}, {"op": "ws_run"}]
 PUNCT = {"op": "punct_run", "lead_space": True, "trailing_newlines": True}
@@ -109,7 +110,7 @@ def test_each_stage_cuts_as_it_says(stage, text, cut):
     assert pieces(patterns_of({"version": 2, "stages": [stage]}), text) == cut
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("op", "text", "cut"),
     [
         ({"op": "literals", "patterns": ["a", "abc"]}, "abca", ["abc", "a"]),
@@ -128,7 +129,7 @@ def test_each_operation_matches_what_it_says(op, text, cut):
     assert pieces(patterns_of({"version": 1, "ops": [op]}), text) == cut
 
 
-@pytest.mark.parametrize(
+@each_of(
     "program",
     [
         None,

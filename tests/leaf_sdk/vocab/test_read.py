@@ -12,6 +12,7 @@ from leaf_sdk.errors import CodecError, MapHashMalformed, MapHashMismatch, MapUn
 from leaf_sdk.testing import tiny_map_bytes
 from leaf_sdk.vocab import build_map, load_map
 from leaf_sdk.vocab.pre_tokenizers import SMOLLM
+from tests.cases import each_of
 
 FIELDS = json.loads(tiny_map_bytes())
 
@@ -63,7 +64,7 @@ def test_every_map_that_the_reference_refuses_is_refused(vectors):
             load_map(json.dumps(case["map"]).encode())
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("changed", "error", "word"),
     [
         ({"id": ""}, NotAMap, "id"),
@@ -164,8 +165,8 @@ def test_a_map_with_any_json_in_a_field_is_read_or_refused_by_our_own_error(valu
         _load(**{key: value})
 
 
-@pytest.mark.parametrize("function", [load_map, build_map])
-@pytest.mark.parametrize("given", ["map.json", Path("map.json"), None, {"id": "x"}])
+@each_of("function", [load_map, build_map])
+@each_of("given", ["map.json", Path("map.json"), None, {"id": "x"}])
 def test_what_is_not_bytes_is_refused_with_the_function_that_opens_paths(function, given):
     with pytest.raises(TypeError, match=rf"{function.__name__} takes the bytes of a file, got .*leaf_sdk\.open_map"):
         function(given)

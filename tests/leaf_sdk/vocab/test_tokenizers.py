@@ -24,6 +24,7 @@ from leaf_sdk.vocab.agreement import compare_texts
 from leaf_sdk.vocab.gguf_names import GGUF_NAMES
 from leaf_sdk.vocab.sentencepiece_model import read_pieces
 from leaf_sdk.vocab.tiktoken_file import CUTS
+from tests.cases import each_of
 from tests.families.family import vocabulary_pairs
 
 pytestmark = [pytest.mark.tokenizers, pytest.mark.timeout(600)]
@@ -74,7 +75,7 @@ def no_marker_is_spelled(token_map: TokenMap) -> None:
             assert not token_map.special_ids & set(token_map.encode(text)), marker
 
 
-@pytest.mark.parametrize("name", HUGGING_FACE)
+@each_of("name", HUGGING_FACE)
 def test_a_tokenizer_json_gives_the_ids_of_tokenizers(name):
     path = FOLDER / f"{name}.json"
     token_map = load_map(build_map(path.read_bytes()))

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaf_sdk.wire import AT_ONCE, BATCH, CODINGS, INTERACTIVE, FlushPolicy, Reason, choose
+from tests.cases import each_of
 
 ALL = "gzip, br, zstd"
 
@@ -19,7 +20,7 @@ def test_a_client_that_does_not_ask_gets_identity(header):
     assert chosen(header) == ("identity", "not_asked")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("header", "expected"),
     [
         ("gzip", ("gzip", "only_one")),

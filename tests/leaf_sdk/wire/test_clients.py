@@ -15,6 +15,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from leaf_sdk.wire import Frame, FrameReader, FrameWriter, open_encoder
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 STREAM = [Frame((7, 8)), Frame((9,)), Frame((300, 40_000)), Frame((), True, "eos_token")]
@@ -63,9 +64,9 @@ async def curl_pieces(url: str) -> AsyncIterator[bytes]:
 CLIENTS = [httpx2_pieces, *([curl_pieces] if shutil.which("curl") else [])]
 
 
-@pytest.mark.parametrize("pieces", CLIENTS)
-@pytest.mark.parametrize("coding", ["identity", "gzip", "br", "zstd"])
-@pytest.mark.parametrize("form", ["msgpack", "protobuf"])
+@each_of("pieces", CLIENTS)
+@each_of("coding", ["identity", "gzip", "br", "zstd"])
+@each_of("form", ["msgpack", "protobuf"])
 async def test_a_client_reads_the_first_frame_while_the_stream_is_open(form, coding, pieces):
     reader, found = FrameReader(form), []
     with anyio.fail_after(30):

@@ -23,6 +23,7 @@ from leaf_sdk.wire import (
     available_formats,
     merge,
 )
+from tests.cases import each_of
 
 from .conftest import FORMATS, cut, frames, read, streams, written
 
@@ -199,7 +200,7 @@ def test_a_message_that_is_cut_off_inside_its_length_is_an_error(payload):
         FrameReader("protobuf").feed(_message(bytes.fromhex(payload)))
 
 
-@pytest.mark.parametrize("count", [0, 1, 11, 12, 13, 63, 64, 127, 128, 20_000])
+@each_of("count", [0, 1, 11, 12, 13, 63, 64, 127, 128, 20_000])
 def test_every_length_of_a_list_is_read(count):
     for form in FORMATS:
         frame = Frame(tuple(number * 37 % 49_152 for number in range(count)))
@@ -268,10 +269,8 @@ def test_another_content_type_is_told_by_its_first_bytes(data):
     assert caught.value.offset == 0
 
 
-@pytest.mark.parametrize(
-    "key", ["finish_reason", "tool_calls", "x_usage", "x_error", "x_seq", "x_spliced", "x_region_ids"]
-)
-@pytest.mark.parametrize("value", [True, -1, [1, "2"], {"ids": 1}])
+@each_of("key", ["finish_reason", "tool_calls", "x_usage", "x_error", "x_seq", "x_spliced", "x_region_ids"])
+@each_of("value", [True, -1, [1, "2"], {"ids": 1}])
 def test_a_known_field_of_another_type_is_an_error_that_names_it(key, value):
     with pytest.raises(FrameInvalid, match=r"frame at byte 0: (x_|finish_reason|tool_calls|arguments_json|ids|source)"):
         FrameReader("msgpack").feed(msgpack.packb({"ids": [], "done": True, key: value}))

@@ -29,6 +29,7 @@ from gateway.proxy.caller import ANYBODY, Principal
 from gateway.proxy.naming import Aliases, ToolEntry
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import Diagnostic
+from tests.cases import each_of
 
 PAINT, SING, FIND = (ToolSpec(name, f"To {name}", {"type": "object"}) for name in ("paint", "sing", "find"))
 THEIRS = SearchTool(FIND, "words")
@@ -75,7 +76,7 @@ def names(tools: OfferedTools) -> tuple[list[str], list[str], str | None]:
 FINDER = OURS.spec.name
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("asked", "told"),
     [
         ({}, ([], [], None)),
@@ -252,7 +253,7 @@ async def test_last_message_names_the_tools_that_fit_it() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@each_of(
     "asked",
     [
         {"most": 0},

@@ -30,6 +30,7 @@ from gateway.proxy.results import CallOutcome, WrittenIds
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 
@@ -197,7 +198,7 @@ ARGUMENTS = TINY.encode('{"n": 1}')
 WHOLE = TINY.encode('{"name": "up__say", "arguments": {"n": 1}}')
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("region", "map_id", "takes_ids", "written"),
     [
         (WHOLE, TINY.map_id, True, WrittenIds(tuple(WHOLE), "up__say")),
@@ -208,7 +209,7 @@ WHOLE = TINY.encode('{"name": "up__say", "arguments": {"n": 1}}')
         (WHOLE, "", True, None),
     ],
 )
-@pytest.mark.parametrize("approved", [True, False])
+@each_of("approved", [True, False])
 async def test_server_is_told_the_engines_map_and_the_ids_that_the_model_wrote(
     region, map_id, takes_ids, written, approved
 ):

@@ -22,6 +22,7 @@ from gateway.toolcalls.formats.format import call_grammar, call_triggers
 from gateway.toolcalls.formats.structured_output import AnswerForm, answer_grammar
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, Diagnostic
+from tests.cases import each_of
 
 QUESTION = [{"role": "user", "content": "What is it?"}]
 PAINT, DRAW = (
@@ -48,7 +49,7 @@ NO_TOOL_TO_CALL = "tool_choice is 'required', but there is no tool to call"
 NONE_ALLOWED = "tool_choice allows no tool; name one, or say 'none'"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("choice", "tools", "wrong"),
     [
         (FREE, [], None),

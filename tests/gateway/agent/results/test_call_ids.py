@@ -13,6 +13,7 @@ from gateway.agent.results.result_shortening import cut, least_tokens, shorten
 from gateway.proxy.result_tokens import IdPiece
 from leaf_sdk.leaf.contract import LEGACY_BLOCK_TYPE
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 
 TINY = tiny_map()
 OBJECT = b'{"place": "Paris"}'
@@ -38,7 +39,7 @@ def spelled(*tokens: bytes) -> ArgumentIds | None:
     return spelled_arguments(range(len(tokens)), Tokens(*tokens), "say", {"place": "Paris"})  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("tokens", "ids"),
     [
         ((OBJECT,), (0,)),

@@ -15,6 +15,7 @@ from gateway.agent.results.large_results import ResultBeginning, Selection
 from gateway.context.memory import KeptResult
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.vocab import TokenMap
+from tests.cases import each_of
 
 TINY = tiny_map()
 TEXTS = st.text(st.sampled_from("ab the\n\n,é日😀\u0301{}"), min_size=1, max_size=300)
@@ -138,7 +139,7 @@ def test_real_tokenizer_slices_are_exact(model_map: TokenMap):
         assert model_map.decode_bytes(ids[part.first : part.last]) == text.encode()[first:last]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("words", "is_regex", "lines"),
     [
         ("ERROR", False, [2, 4]),
@@ -198,8 +199,8 @@ def test_line_end_at_the_end_begins_no_line():
     assert SpelledIds(TINY.encode("a\nb"), TINY).line_count == 2
 
 
-@pytest.mark.parametrize("before", range(7000, 9500, 97))
-@pytest.mark.parametrize("line", ["", "\n"])
+@each_of("before", range(7000, 9500, 97))
+@each_of("line", ["", "\n"])
 def test_long_words_are_found_wherever_the_windows_of_the_search_meet(before, line):
     words = "é" * 240 + line + "è" * 250
     text = "x" * before + words + "y" * 9000
@@ -212,15 +213,15 @@ def test_line_of_some_kilobytes_is_seen_as_a_whole_by_an_expression():
     assert (found.count, found.is_split) == (20, False)
 
 
-@pytest.mark.parametrize("before", range(0, 9000, 997))
+@each_of("before", range(0, 9000, 997))
 def test_search_says_whether_an_expression_saw_only_parts_of_a_line(before):
     text = "a\n" * (before // 2) + "id=7 " + "x" * 9000 + " failed\n" + "a\n" * 5000
     found = find(SpelledIds(TINY.encode(text), TINY), "id=7.*failed", is_regex=True)
     assert (found.count, found.is_split) == (0, True)
 
 
-@pytest.mark.parametrize("words", ["Zürich", 'said "hi"', "hi\nand", 'Zürich "😀'])
-@pytest.mark.parametrize("ascii_only", [True, False])
+@each_of("words", ["Zürich", 'said "hi"', "hi\nand", 'Zürich "😀'])
+@each_of("ascii_only", [True, False])
 def test_words_are_found_where_json_escapes_them(words, ascii_only):
     text = json.dumps(
         [{"city": "Zürich", "said": 'He said "hi", hi\nand', "at": 'Zürich "😀'}], ensure_ascii=ascii_only
@@ -272,7 +273,7 @@ def places(text: str, words: str, *, is_regex: bool = True, offset: int = 0) -> 
     return [(part.first, part.last) for part in found.parts]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "words", "place"),
     [
         ("aaa\nbqb\naaa\n", "q", (4, 7)),
@@ -292,7 +293,7 @@ def test_place_is_shown_with_its_line_or_with_what_is_near_it(text: str, words: 
     assert places(text, words) == [place]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "words", "found"),
     [
         ("aqaqa\nq\n", "q", [(0, 5), (6, 7)]),

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.agent.results.json_path import select
+from tests.cases import each_of
 
 DOCUMENT = {
     "items": [{"id": 1, "a b": "x"}, {"id": 2, "sub": {"id": 3}}, [4, 5]],
@@ -23,7 +24,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("path", "values"),
     [
         ("$", [DOCUMENT]),
@@ -46,15 +47,13 @@ JSON = st.recursive(
         ("$.items[0].id[0]", []),
     ],
 )
-@pytest.mark.parametrize("indent", [None, 2])
+@each_of("indent", [None, 2])
 def test_path_selects_what_rfc_9535_says(path, values, indent):
     text = json.dumps(DOCUMENT, indent=indent, ensure_ascii=False)
     assert [json.loads(text[each.start : each.end]) for each in select(text, path)] == values
 
 
-@pytest.mark.parametrize(
-    "path", ["$..id", "$.items[0,1]", "$.items[?@.id]", "$.items[::2]", "$.", "$x y[", "$[*", r"$['\x']"]
-)
+@each_of("path", ["$..id", "$.items[0,1]", "$.items[?@.id]", "$.items[::2]", "$.", "$x y[", "$[*", r"$['\x']"])
 def test_path_beyond_the_supported_ones_says_what_is_supported(path):
     with pytest.raises(ValueError, match="names, indices, slices and wildcards"):
         select("{}", path)
@@ -95,7 +94,7 @@ def test_many_items_are_not_all_listed(path):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("index", range(-5, 5))
+@each_of("index", range(-5, 5))
 def test_index_selects_what_a_list_has_there(index):
     items = [1, 2, 3]
     wanted = [str(items[index])] if -3 <= index < 3 else []
@@ -106,7 +105,7 @@ def paths(text: str, path: str) -> list[str]:
     return [each.path for each in select(text, path)]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "path", "named"),
     [
         ('{"a": 1}', "$", ["$"]),

@@ -13,6 +13,7 @@ from gateway.agent.results.large_results import SPECS
 from gateway.agent.results.result_shortening import compact, compacted
 from leaf_sdk.leaf.contract import CODEC_META_KEY, LEGACY_BLOCK_TYPE
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 from tests.gateway.agent.test_memory import QUESTION, SAY, answered, prompts
 
 TINY = tiny_map()
@@ -60,7 +61,7 @@ def test_numbers_stay_as_they_were_written(number: str) -> None:
     assert compact(f"[ {number} ]", "minified") == f"[{number}]"
 
 
-@pytest.mark.parametrize(
+@each_of(
     "text",
     [
         "Ann has [1, 2].",
@@ -74,7 +75,7 @@ def test_numbers_stay_as_they_were_written(number: str) -> None:
         "",
     ],
 )
-@pytest.mark.parametrize("form", ["minified", "table"])
+@each_of("form", ["minified", "table"])
 def test_text_that_is_no_json_or_would_not_get_shorter_stays_as_it_is(text: str, form: Any) -> None:
     assert compact(text, form) == text
 
@@ -139,7 +140,7 @@ async def test_large_result_is_kept_once_as_it_was_sent_with_the_tools_that_read
     assert SPECS[0].description in TINY.decode(prompts(stage)[-1])
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "form", "written"),
     [
         ('  { "é" : [ true , null , "ü" ] }', "minified", '{"é":[true,null,"ü"]}'),

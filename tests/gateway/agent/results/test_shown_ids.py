@@ -14,6 +14,7 @@ from gateway.agent.results.large_results import ResultBeginning, Selection
 from gateway.context.memory import KeptResult
 from gateway.proxy.result_tokens import IdPiece
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 
 TINY = tiny_map()
 TEXT = "aaaa\nbbbb\ncccc\n"
@@ -122,7 +123,7 @@ def test_as_much_is_shown_as_there_is_room_for(ids: int, text: str) -> None:
     assert text_of(shown.pieces(room(shown) + ids, TINY)) == text
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("ids", "text"),
     [
         (0, f"\n[0 of 3 values in r_222222; {READ_ON.format(0)}; {FEWER}]"),

@@ -34,6 +34,7 @@ from gateway.errors import RequestInvalid
 from gateway.observe.trajectories import Span
 from gateway.proxy.naming import ToolEntry
 from gateway.toolcalls.schema.spec import ToolSpec
+from tests.cases import each_of
 from tests.gateway.context.compose.written_turns import END, HERMES, TINY, Renderer, call, make_ready, run, text, write
 
 
@@ -62,7 +63,7 @@ def test_tool_of_the_client_belongs_to_no_server() -> None:
     assert SearchTool(spec("search")).query == "query"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "may"),
     [
         ("get_weather", True),

@@ -27,6 +27,7 @@ from gateway.engine.rendering.template import Rendering
 from gateway.observe.trajectories import Source, Span
 from gateway.toolcalls.formats.registry import describe_tool
 from gateway.toolcalls.schema.spec import ToolSpec
+from tests.cases import each_of
 
 
 def each_id(spans: Sequence[Span]) -> list[Span]:
@@ -299,7 +300,7 @@ def rendered(
     return spans_of_rendering(Rendering(ids, False, parts, form), turns, moved, server_of, definitions)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("message", "span"),
     [
         ({"role": "user", "content": "hi"}, Span("user", 3)),

@@ -22,6 +22,7 @@ from gateway.context.memory.defined_tools import (
 from gateway.engine.rendering.template_forms import ToolFault
 from gateway.proxy.naming import ToolEntry
 from gateway.toolcalls.schema.spec import ToolSpec
+from tests.cases import each_of
 from tests.gateway.context.compose.written_turns import HERMES, Renderer, make_ready
 
 WORDS = "You can call these tools now:"
@@ -92,7 +93,7 @@ def test_definitions_are_marked_that_came_with_the_request() -> None:
     assert [(each.name, each.owned) for each in found.entries] == [("x", True), ("y", False), ("a", True)]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("new", "place"),
     [
         ([user()], 2),

@@ -16,6 +16,7 @@ from gateway.observe.trajectories import Span
 from gateway.toolcalls.formats.registry import system_preamble
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed
+from tests.cases import each_of
 from tests.gateway.context.compose.written_turns import (
     END,
     HERMES,
@@ -420,7 +421,7 @@ async def test_call_with_a_number_that_python_does_not_read_is_shown() -> None:
 # Turns that were not written as the template writes them.
 
 
-@pytest.mark.parametrize(
+@each_of(
     "words",
     [
         '{"name": "look", "arguments": {}}',
@@ -429,7 +430,7 @@ async def test_call_with_a_number_that_python_does_not_read_is_shown() -> None:
         '[{"name": "look", "arguments": {}}]',
     ],
 )
-@pytest.mark.parametrize("how", READY)
+@each_of("how", READY)
 async def test_call_without_markers_keeps_its_ids_though_the_template_writes_them(words: str, how: str) -> None:
     talk = Talk(make_ready(**READY[how]))
     conversation = await talk.ask()
@@ -486,7 +487,7 @@ BROKEN = '<tool_call>{"name": "lo'
 WHOLE = '<tool_call>{"name": "look"}</tool_call>'
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("words", "content", "reasoning", "shown"),
     [
         (f"Let me see.\n{BROKEN}", "Let me see.", "", f"Let me see.\n{BROKEN}"),

@@ -29,6 +29,7 @@ from gateway.context.memory import (
 from gateway.observe.trajectories import Sampled, Span
 from gateway.proxy.caller import Principal
 from gateway.toolcalls.schema.spec import ToolSpec
+from tests.cases import each_of
 from tests.gateway.context.compose.written_turns import (
     END,
     HERMES,
@@ -598,7 +599,7 @@ def made(spans: Sequence[Span], *, kept: int = 0, watched: bool = True) -> Conve
     return conversation
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("kept", "spans", "before"),
     [
         (0, [Span("template", 2), Span("user", 3), Span("model", 9)], [Span("template", 2), Span("user", 3)]),

@@ -12,6 +12,7 @@ from gateway.toolcalls.parser import parser_for
 from gateway.toolcalls.stream.output_events import Content, Reasoning
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.vocab import TokenMap, load_map
+from tests.cases import each_of
 
 TINY = tiny_map()
 HERMES = format_named("hermes")
@@ -24,7 +25,7 @@ def spelled(text: str, tail: str, token_map: TokenMap = TINY, fmt: str = "hermes
     return None if ids is None else token_map.decode(ids)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "begun"),
     [
         ("<think>\nDone.\n</think>\n\n", "Done.\n</think>\n\n"),
@@ -70,9 +71,9 @@ THOUGHTS = {
 }
 
 
-@pytest.mark.parametrize("tail", [OPENED, OPENED.rstrip(), PLAIN])
-@pytest.mark.parametrize("lead", ["", "\n", "  "])
-@pytest.mark.parametrize("thought", THOUGHTS)
+@each_of("tail", [OPENED, OPENED.rstrip(), PLAIN])
+@each_of("lead", ["", "\n", "  "])
+@each_of("thought", THOUGHTS)
 def test_variations_of_whole_reasoning_are_continued_behind_it(thought: str, lead: str, tail: str) -> None:
     for rest in ("", "The answer is ", "<b>"):
         ids = begun_ids(f"{lead}<think>\n{THOUGHTS[thought]}\n</think>\n\n{rest}", tail, HERMES, TINY)

@@ -11,6 +11,7 @@ from gateway.context.history.client_messages import RETOLD, checked_messages
 from gateway.context.history.template_messages import ARGUMENT_MARKS, with_readable_calls
 from gateway.engine.rendering.foreign_text import ForeignText, MarkerGuard, Signs, restored
 from gateway.errors import RequestInvalid
+from tests.cases import each_of
 
 USER = {"role": "user", "content": "hi"}
 UNREADABLE = [
@@ -47,7 +48,7 @@ def rendered(messages: Any) -> Any:
     return json.loads(arguments_of(shown[1]))
 
 
-@pytest.mark.parametrize("arguments", UNREADABLE, ids=lambda each: each[:20])
+@each_of("arguments", UNREADABLE)
 def test_arguments_that_are_no_json_become_an_object_that_keeps_their_text(arguments: str) -> None:
     messages, (told,) = with_readable_calls(checked_messages([USER, called(arguments), USER]))
 
@@ -57,7 +58,7 @@ def test_arguments_that_are_no_json_become_an_object_that_keeps_their_text(argum
     assert "not JSON" in told.message
 
 
-@pytest.mark.parametrize("arguments", READABLE, ids=lambda each: each[:20])
+@each_of("arguments", READABLE)
 def test_arguments_that_are_json_stay_for_the_memory_to_recognise(arguments: str) -> None:
     checked = checked_messages([USER, called(arguments), USER])
     messages, told = with_readable_calls(checked)
@@ -66,7 +67,7 @@ def test_arguments_that_are_json_stay_for_the_memory_to_recognise(arguments: str
     assert arguments_of(messages[1]) == (arguments if arguments.strip() else "{}")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "shown"),
     [
         ({"city": "Paris", "n": 1.5}, {"city": "Paris", "n": 1.5}),

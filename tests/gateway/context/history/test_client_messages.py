@@ -31,6 +31,7 @@ from gateway.context.history.client_messages import (
 )
 from gateway.context.memory import FOUND_TOOLS, SUMMARY
 from gateway.errors import RequestInvalid
+from tests.cases import each_of
 
 USER = {"role": "user", "content": "hi"}
 LOOK = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -94,7 +95,7 @@ def test_fields_of_a_part_are_named_with_its_type() -> None:
 # Contents.
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("role", "content", "text"),
     [
         ("user", "hi", "hi"),
@@ -166,7 +167,7 @@ def test_part_without_text_has_a_stand_in_in_a_result_and_is_left_out_of_an_answ
     )
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("part", "words"),
     [
         (
@@ -181,7 +182,7 @@ def test_part_without_text_has_a_stand_in_in_a_result_and_is_left_out_of_an_answ
         (None, "messages[1].content holds a part of type None: expected a text part"),
     ],
 )
-@pytest.mark.parametrize("role", ["user", "system"])
+@each_of("role", ["user", "system"])
 def test_part_of_a_question_that_has_no_text_is_refused_by_what_it_is(role: str, part: object, words: str) -> None:
     error = refused({"role": role, "content": [part]})
 
@@ -196,7 +197,7 @@ def test_long_type_is_not_said_whole() -> None:
     assert unread({"type": LONG}) == f"holds a part of type '{'x' * 99}… (52 more characters): expected a text part"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("part", "text"),
     [
         ({}, None),
@@ -256,7 +257,7 @@ def test_calls_of_anything_are_counted(message: object, count: int) -> None:
     assert count_calls(message) == count
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("message", "param", "words"),
     [
         ("hi", "messages[1]", "messages[1] must be an object with 'role' and 'content'"),

@@ -19,6 +19,7 @@ from gateway.context.history.shortening import (
     words_behind,
 )
 from gateway.context.memory import FOUND_TOOLS, SUMMARY, KeptResult
+from tests.cases import each_of
 
 HEAD = "The earlier part of this conversation was replaced by this summary of it:"
 LAST = "The user's last message was:"
@@ -270,7 +271,7 @@ def test_last_16_kept_results_are_named_and_the_others_counted(count: int, more:
     assert lines == [f"- r{number}: 12,345 tokens of look; text" for number in range(count - 16, count)] + more
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("messages", "words"),
     [
         ([], ""),

@@ -27,6 +27,7 @@ from gateway.errors import ContextExceeded, RequestInvalid
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed
+from tests.cases import each_of
 
 GENERIC = format_named("generic")
 WEATHER = ToolSpec("get_weather", "Weather of a city", {"type": "object", "properties": {"city": {"type": "string"}}})
@@ -34,7 +35,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arg
 USER = {"role": "user", "content": "hi"}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("messages", "param"),
     [
         (None, "messages"),

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from gateway.context.memory.remembered import cut_turn
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 
 TINY = tiny_map()
 THOUGHT = "<think>\nIt is the same\n</think>\n\n"
@@ -39,7 +40,7 @@ def test_text_that_is_not_the_turns_is_not_cut_from_it() -> None:
 END = TINY.special_tokens["<|im_end|>"]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("ids", "content", "told", "cut"),
     [
         # Between two tokens, and within one.

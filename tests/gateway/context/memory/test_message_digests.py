@@ -6,6 +6,7 @@ import pytest
 
 from gateway.context.memory import RETOLD, Call, History, RequestFigures, Shown, retold, root_digest
 from gateway.context.memory.message_digests import ordered_results, shown_of
+from tests.cases import each_of
 
 SCHEMA = {
     "properties": {"days": {"default": 1}, "deep": {"default": False}, "at": {"properties": {"x": {"default": 0}}}}
@@ -17,7 +18,7 @@ def echoed(ours: str, theirs: str, *, same_id: bool = False) -> bool:
     return given.is_echoed_by(Shown("", calls=(Call("c" if same_id else "d", "paint", theirs),)), {"paint": SCHEMA})
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("ours", "theirs"),
     [
         ('{"of": 20.0}', '{"of":20}'),
@@ -26,12 +27,12 @@ def echoed(ours: str, theirs: str, *, same_id: bool = False) -> bool:
         ("not JSON", "not JSON"),
     ],
 )
-@pytest.mark.parametrize("same_id", [True, False])
+@each_of("same_id", [True, False])
 def test_arguments_that_mean_the_same_are_the_same(ours: str, theirs: str, same_id: bool) -> None:
     assert echoed(ours, theirs, same_id=same_id)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("ours", "theirs"),
     [
         ('{"of": 1}', '{"of": true}'),
@@ -44,7 +45,7 @@ def test_arguments_that_mean_the_same_are_the_same(ours: str, theirs: str, same_
         ("not JSON", "no JSON"),
     ],
 )
-@pytest.mark.parametrize("same_id", [True, False])
+@each_of("same_id", [True, False])
 def test_arguments_of_which_one_value_differs_are_others(ours: str, theirs: str, same_id: bool) -> None:
     assert not echoed(ours, theirs, same_id=same_id)
 
@@ -98,7 +99,7 @@ def test_tokens_are_lost_only_where_some_were_recomputed(recomputed: int, loss: 
     assert RequestFigures(9, 3, 5, 5, recomputed, "client_changed").loss == loss
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("ours", "theirs"),
     [
         ('{"of": [1]}', '{"of": 1}'),
@@ -114,7 +115,7 @@ def test_tokens_are_lost_only_where_some_were_recomputed(recomputed: int, loss: 
         ("[" * 100_000, "[" * 99_999),
     ],
 )
-@pytest.mark.parametrize("same_id", [True, False])
+@each_of("same_id", [True, False])
 def test_values_of_other_kinds_are_others(ours: str, theirs: str, same_id: bool) -> None:
     assert not echoed(ours, theirs, same_id=same_id)
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.context.memory import Miss, Misses
+from tests.cases import each_of
 
 ASKED = [
     {"role": "system", "content": "be kind"},
@@ -128,7 +129,7 @@ def test_first_message_that_differs_is_named_with_what_stands_around_the_differe
     assert miss(talk("First", "yes")) == Miss("client_changed", 10, 0, 0, "first", "First")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("asked", "owner", "root", "found"),
     [
         ([*EARLIER, ASKED[1]], "alice", b"root", Miss("not_seen_before", 10)),

@@ -24,6 +24,7 @@ from gateway.context.memory import (
 from gateway.observe.trajectories import Span
 from gateway.toolcalls.stream.output_events import CallClosed
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 
 TINY = tiny_map()
 
@@ -87,7 +88,7 @@ def test_kept_result_takes_room_for_each_of_its_sources(count: int) -> None:
     assert KeptResult("r", "a", "t", "m", 3, sources, b"", "").bytes_beside == 96 * count
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "reasoning", "content", "form"),
     [
         ("Yes.", "", "Yes.", "|"),

@@ -20,6 +20,7 @@ from gateway.engine.wire.engine_client import EngineClient
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
 from gateway.engine.wire.vllm_client import Vllm
 from gateway.errors import EngineRefused, EngineStarting, EngineUnavailable
+from tests.cases import each_of
 from tests.gateway.engine.engines import listening
 
 pytestmark = pytest.mark.anyio
@@ -107,7 +108,7 @@ LISTED = (200, b'{"data": []}')
 PAGE = (200, b"\xef\xbb\xbf <!DOCTYPE html>")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("root", "models", "words"),
     [
         ((200, b"Ollama is running"), LISTED, "Ollama answers at 'http://a': .*llama-server"),
@@ -158,7 +159,7 @@ async def reached(url: str, api_key: str | None = None, seconds: float = 20.0) -
     return await reach(url, api_key, "llama_cpp", seconds)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("answer", "kind", "words"),
     [
         (http("502 Bad"), EngineUnavailable, "a proxy answers 502 at '{}': start the engine behind it"),
@@ -245,7 +246,7 @@ async def test_client_waits_for_its_first_answers_no_longer_than_silence_may_las
             await client(url, idle_timeout=1.0)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("props", "kind"),
     [
         ({"model_path": "m"}, LlamaCpp),

@@ -18,13 +18,14 @@ from gateway.engine.wire.engine_answers import (
     text_of,
 )
 from gateway.errors import EngineRefused, EngineStarting, EngineUnavailable, GrammarRefused
+from tests.cases import each_of
 
 
 def error(message: str, **more: Any) -> bytes:
     return json.dumps({"error": {"message": message, **more}}).encode()
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("status", "body", "kind", "words"),
     [
         (503, error("Loading model"), EngineStarting, "the engine is not ready: Loading model"),
@@ -77,7 +78,7 @@ def test_messages_are_the_objects_of_event_lines() -> None:
     assert list(messages_of(lines, {"done": True})) == [{"a": 1}, {"b": 2}, {"done": True}]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("line", "kind", "words", "status"),
     [
         (b"data: {", EngineRefused, "a stream message that is not JSON: b'{'", 502),

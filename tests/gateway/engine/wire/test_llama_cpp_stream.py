@@ -9,6 +9,7 @@ from gateway.engine.wire.llama_cpp_json import CompletionStream
 from gateway.errors import EngineRefused
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.vocab import TokenMap
+from tests.cases import each_of
 
 TINY = tiny_map()
 LAST = {"content": "", "tokens": [], "stop": True, "tokens_predicted": 3, "stop_type": "limit", "timings": {}}
@@ -78,8 +79,8 @@ def test_ids_that_the_stream_lost_are_found_in_its_last_message_too():
     assert (end.repaired, end.missed) == (1, 0)
 
 
-@pytest.mark.parametrize("gather", [True, False])
-@pytest.mark.parametrize(
+@each_of("gather", [True, False])
+@each_of(
     ("fault", "words"),
     [
         (b"data: {no", "not JSON"),
@@ -128,8 +129,8 @@ def test_ids_that_were_lost_and_are_not_found_make_a_guess_of_the_event():
     assert (end.repaired, end.missed) == (0, 1)
 
 
-@pytest.mark.parametrize("strange", ["7", "x", 1.0, 1.5, None, True, [1], {}, -1, 2**32, 10**30])
-@pytest.mark.parametrize("repaired", [True, False])
+@each_of("strange", ["7", "x", 1.0, 1.5, None, True, [1], {}, -1, 2**32, 10**30])
+@each_of("repaired", [True, False])
 def test_engine_whose_ids_are_no_numbers_is_named(strange: object, repaired: bool):
     first = ids_of("one two three")[0]
     bad = line({"content": "", "tokens": [strange], "stop": False, "tokens_predicted": 2})

@@ -7,6 +7,7 @@ import pytest
 
 from gateway.engine.interface import Timings
 from gateway.engine.wire.llama_cpp_json import timings_of
+from tests.cases import each_of
 
 _NO_TIME = ["-1", "-1e300", "1e300", "1e-320", '"nan"', '"inf"', "NaN", "Infinity", "null"]
 
@@ -23,7 +24,7 @@ def test_times_are_in_seconds() -> None:
     assert (timings.prompt_seconds, timings.generate_seconds, timings.generated_n) == (1.5, 0.2505, 4)
 
 
-@pytest.mark.parametrize("milliseconds", _NO_TIME)
+@each_of("milliseconds", _NO_TIME)
 def test_time_that_no_clock_shows_counts_as_not_reported(milliseconds: str) -> None:
     timings = ended(milliseconds, milliseconds)
     assert (timings.prompt_seconds, timings.generate_seconds) == (0.0, 0.0)

@@ -3,13 +3,12 @@
 import json
 import re
 
-import pytest
-
 from gateway.engine.interface import GenerateRequest
 from gateway.engine.wire.vllm_json import completion_body, ids_body, in_ebnf, structured_outputs
 from gateway.toolcalls.formats.format import CallTrigger, call_grammar, call_triggers
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.schema.spec import ToolSpec
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import TIME, TinyVocabulary
 from tests.gateway.toolcalls.tool_sets import TOOL_SETS
 from tests.standins.vllm_wire_over_llama_cpp import waiting_grammar
@@ -26,8 +25,8 @@ def armed(name: str, tools: list[ToolSpec], *, parallel: bool) -> tuple[str, tup
     return grammar, call_triggers(fmt, vocabulary)
 
 
-@pytest.mark.parametrize("tools", TOOL_SETS.values(), ids=TOOL_SETS)
-@pytest.mark.parametrize("name", format_names())
+@each_of("tools", TOOL_SETS.values())
+@each_of("name", format_names())
 def test_grammar_of_a_format_is_sent_whole_and_can_be_read_back(name: str, tools: list[ToolSpec]) -> None:
     for parallel in (False, True):
         grammar, triggers = armed(name, tools, parallel=parallel)
@@ -62,7 +61,7 @@ def test_names_of_tools_that_look_like_tokens_are_sent_as_they_are() -> None:
     assert "<[5]>Token(6)" in tag["format"]["elements"][1]["content"]["grammar"]
 
 
-@pytest.mark.parametrize("name", format_names())
+@each_of("name", format_names())
 def test_no_grammar_has_an_escape_that_engines_read_differently(name: str) -> None:
     # Of `\x2Dab` llama.cpp takes two digits, xgrammar all four.
     pattern = {"type": "object", "properties": {"p": {"pattern": "^[-a-f^b]{2}$"}, "\x1fab": {"const": "\x7fab"}}}

@@ -192,9 +192,7 @@ def test_no_value_in_the_final_message_costs_the_answer(wire: Wire, number: int,
         assert (end.reason, end.ended_by) == ("stop", C)
 
 
-@pytest.mark.parametrize(
-    "value", [True, 7, -1, 1.5, [], ["stop"], {}, "repetition", "content_filter", "tool_calls"], ids=repr
-)
+@each_of("value", [True, 7, -1, 1.5, [], ["stop"], {}, "repetition", "content_filter", "tool_calls"])
 def test_unknown_reason_for_the_end_costs_no_answer(value: object) -> None:
     reason = line(_vllm_ids(C, finish_reason=value))
     end = checked(GENERATE.read(line(_vllm_ids(A)), reason, b"data: [DONE]"), A, C)
@@ -240,10 +238,8 @@ def test_ids_that_are_no_list_are_refused(wire: Wire, tokens: object) -> None:
         wire.read(line(message))
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize(
-    "value", [math.nan, math.inf, -math.inf, "x", "7", True, None, [], {}, 10**400], ids=lambda v: repr(v)[:9]
-)
+@each_of("wire", (LLAMA, GENERATE, COMPLETIONS))
+@each_of("value", [math.nan, math.inf, -math.inf, "x", "7", True, None, [], {}, 10**400])
 def test_log_probability_that_is_no_number_counts_as_not_reported(wire: Wire, value: object) -> None:
     events = wire.read(
         line(wire.ids(A, **wire.logprobs(value))), *map(line, wire.last(1)), b"data: [DONE]", logprobs=True
@@ -265,8 +261,8 @@ def test_alternative_that_is_no_id_of_the_map_is_left_out(wire: Wire, other: obj
     assert events == [Generated((A,), logprobs=(-1.0,), tops=((),))]
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize(
+@each_of("wire", (LLAMA, GENERATE, COMPLETIONS))
+@each_of(
     "value",
     [
         7,
@@ -284,7 +280,6 @@ def test_alternative_that_is_no_id_of_the_map_is_left_out(wire: Wire, other: obj
         [{"id": A}],
         [{"id": A, "logprob": -1.0, "top_logprobs": 7}],
     ],
-    ids=repr,
 )
 def test_log_probabilities_of_another_form_cost_no_id(wire: Wire, value: object) -> None:
     name = "completion_probabilities" if wire is LLAMA else "logprobs"
@@ -395,8 +390,8 @@ def test_text_of_another_type_is_no_text() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("usage", [MISSING, None, 7, {"prompt_tokens": -3, "total_tokens": "many"}], ids=_shown)
-@pytest.mark.parametrize("kind", ["llama.cpp", "vLLM"])
+@each_of("usage", [MISSING, None, 7, {"prompt_tokens": -3, "total_tokens": "many"}])
+@each_of("kind", ["llama.cpp", "vLLM"])
 async def test_usage_of_embeddings_counts_the_ids_that_were_sent(kind: str, usage: object) -> None:
     async def ask(method: str, path: str, body: bytes) -> tuple[int, bytes]:
         assert (method, path) == ("POST", "/v1/embeddings")
@@ -407,8 +402,8 @@ async def test_usage_of_embeddings_counts_the_ids_that_were_sent(kind: str, usag
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("value", NO_COUNTS, ids=_shown)
-@pytest.mark.parametrize("path", ["timings", "timings.prompt_n", "timings.prompt_ms"])
+@each_of("value", NO_COUNTS)
+@each_of("path", ["timings", "timings.prompt_n", "timings.prompt_ms"])
 async def test_report_of_a_filled_slot_is_bounded(path: str, value: object) -> None:
     told = put({"timings": {"prompt_n": 2, "prompt_ms": 5.0}}, path, value)
 
@@ -421,8 +416,8 @@ async def test_report_of_a_filled_slot_is_bounded(path: str, value: object) -> N
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("value", NO_COUNTS, ids=_shown)
-@pytest.mark.parametrize("path", ["n_saved", "n_written", "timings.save_ms"])
+@each_of("value", NO_COUNTS)
+@each_of("path", ["n_saved", "n_written", "timings.save_ms"])
 async def test_report_of_a_saved_slot_is_bounded_or_refused(path: str, value: object) -> None:
     """A file of which it is not known what it holds is no use."""
     told = put({"n_saved": 3, "n_written": 300, "timings": {"save_ms": 5.0}}, path, value)

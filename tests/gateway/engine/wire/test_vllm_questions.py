@@ -9,6 +9,7 @@ import pytest
 from gateway.engine.interface import Activity
 from gateway.engine.wire.vllm_client import VllmQuestions as Questions
 from gateway.errors import EngineRefused, EngineUnavailable
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 URL = "http://engine.test:8000"
@@ -68,7 +69,7 @@ async def test_facts_are_what_the_answers_say() -> None:
     assert facts.supports_tools
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("diagnostics", "asks"),
     [
         ((200, {"enabled": True, "ranks": []}), True),

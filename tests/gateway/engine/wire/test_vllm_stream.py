@@ -11,6 +11,7 @@ from gateway.engine.wire.engine_answers import error_of_answer
 from gateway.engine.wire.vllm_json import GenerateStream
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 
 TINY = tiny_map()
 DONE = b"data: [DONE]"
@@ -94,7 +95,7 @@ def test_more_cached_ids_than_the_prompt_has_are_not_believed() -> None:
     assert (end.timings.cache_n, end.timings.prompt_n) == (10, 0)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("lines", "words"),
     [
         ((ids(1), ids(10**6)), "'http://engine' sent 1000000, which is not an id of the token map"),

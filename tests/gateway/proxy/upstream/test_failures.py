@@ -2,18 +2,17 @@
 
 from dataclasses import replace
 
-import pytest
-
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
 from gateway.proxy.upstream.supervision.lifecycle import describe_ending, describe_failure
+from tests.cases import each_of
 
 CHILD = UpstreamConfig(name="a", command="tool")
 WEB = UpstreamConfig(name="a", url="http://127.0.0.1/mcp")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("failure", "words"),
     [
         (

@@ -10,6 +10,7 @@ from mcp_types.methods import parse_server_result
 
 from gateway.proxy.upstream.items.item_flaws import Flaw
 from gateway.proxy.upstream.items.item_reader import KEYS, ItemKind, read_item
+from tests.cases import each_of
 
 TOOL: dict[str, Any] = {
     "name": "b",
@@ -78,8 +79,8 @@ def changed(kind: ItemKind, path: str, value: object) -> dict[str, Any]:
     return item
 
 
-@pytest.mark.parametrize("kind", FINE)
-@pytest.mark.parametrize("modern", [False, True])
+@each_of("kind", FINE)
+@each_of("modern", [False, True])
 def test_item_that_is_fine_is_passed_on_as_it_came(kind: ItemKind, modern: bool) -> None:
     item = copy.deepcopy(FINE[kind])
     result, flaws = read(kind, item, modern=modern)
@@ -155,7 +156,7 @@ MENDED = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "path", "value", "expected"), MENDED)
+@each_of(("kind", "path", "value", "expected"), MENDED)
 def test_field_that_clients_can_not_read_is_mended_or_dropped_and_told(
     kind: ItemKind, path: str, value: object, expected: object
 ) -> None:
@@ -202,7 +203,7 @@ LEFT_OUT = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "path", "value"), LEFT_OUT)
+@each_of(("kind", "path", "value"), LEFT_OUT)
 def test_item_that_can_not_be_mended_is_left_out_and_the_field_told(kind: ItemKind, path: str, value: object) -> None:
     result, flaws = read(kind, changed(kind, path, value))
 
@@ -221,7 +222,7 @@ def _json(item: object) -> str:
     return {"None": "null", "b": "'b'"}.get(str(item), str(item))
 
 
-@pytest.mark.parametrize(
+@each_of(
     "inside",
     [
         {"$ref": "#/$defs/gone"},

@@ -4,6 +4,7 @@ import pytest
 
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.proxy.upstream.items.item_reader import ToolHeaders
+from tests.cases import each_of
 
 HTTP = UpstreamConfig("up", url="http://127.0.0.1:1/mcp")
 VALID = {"name": "valid", "inputSchema": {"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}}
@@ -13,7 +14,7 @@ def tool(name: str = "t", header: object = "", kind: str = "string") -> dict[str
     return {"name": name, "inputSchema": {"properties": {"value": {"type": kind, "x-mcp-header": header}}}}
 
 
-@pytest.mark.parametrize(
+@each_of(
     "bad",
     [
         tool(),

@@ -11,6 +11,7 @@ from gateway.proxy.upstream.items.item_reader import MalformedField
 from gateway.serve.admin.advice import Judgement, advice_for, advice_on_context, can_be_tried, judge
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import load_map
+from tests.cases import each_of
 
 MAP = load_map((Path(__file__).parents[3] / "leaf_sdk" / "vectors" / "tiny_byte_level_map.json").read_bytes())
 HELD = {MAP.map_id: MAP}
@@ -37,7 +38,7 @@ def advice(*entries: ToolEntry, upstream: UpstreamConfig = UP, costs: int = 1, *
     return list(advice_for(upstream, entries, **{"found": found, "invalid": {}, **more}))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("definition", "why"),
     [
         (READS, None),

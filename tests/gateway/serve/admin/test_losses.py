@@ -1,14 +1,13 @@
 """Every reason for recomputed tokens has its words and its advice."""
 
-import pytest
-
 from gateway.observe.exposition import LOSS_REASONS, OTHER
 from gateway.serve.admin.advice import WORDS, advice_on_loss
+from tests.cases import each_of
 
 REASONS = [reason for reason in LOSS_REASONS if reason != OTHER]
 
 
-@pytest.mark.parametrize("reason", REASONS)
+@each_of("reason", REASONS)
 def test_every_reason_has_words_and_advice(reason: str) -> None:
     assert WORDS[reason]
     assert advice_on_loss(reason, None, None)

@@ -17,6 +17,7 @@ from gateway.serve.auth.bearer import BearerAuth, Credentials
 from gateway.serve.auth.identity import refusal_over_limit
 from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, Limiter
 from gateway.serve.http.request_parts import PRINCIPAL
+from tests.cases import each_of
 
 TOKEN = "a-token-of-ours-π"
 STRONG = "x" * 43
@@ -114,7 +115,7 @@ async def test_operator_s_token_opens_everything(scheme: str, token: str) -> Non
     assert sign_in.endpoint.seen == [Principal("operator")]
 
 
-@pytest.mark.parametrize(
+@each_of(
     "value",
     [None, "", "Bearer", "Bearer ", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer \xff"],
 )

@@ -20,6 +20,7 @@ from gateway.serve.auth.api_keys import (
     parse_keys,
     render_keys,
 )
+from tests.cases import each_of
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HASH = "sha256:" + "ab" * 32
@@ -72,7 +73,7 @@ def test_no_two_keys_are_alike_and_each_has_256_random_bits() -> None:
     assert all(len(key.removeprefix(KEY_PREFIX)) >= 43 for key in made)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "said"),
     [
         ("[keys.a]\nhash = 'x'\ncreated = 2026-01-01T00:00:00Z", "keys.a.hash"),

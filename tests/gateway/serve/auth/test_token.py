@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.config.gateway_config import GatewayConfig, ServeConfig
 from gateway.errors import ConfigError
 from gateway.serve.auth.gateway_token import HostGuard, ensure_token, guard_admin, own_hosts, stored_token, token_path
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +41,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
+@each_of(
     "host",
     ["localhost", "localhost:8600", "127.0.0.1:1", "[::1]:8600", "gateway", "GateWay:9", "exact:80", "LOCALHOST:1"],
 )
@@ -50,7 +51,7 @@ async def test_host_that_is_ours_passes(host: str) -> None:
     assert (await get(guard, [(b"host", host.encode())])).status_code == 200
 
 
-@pytest.mark.parametrize(
+@each_of(
     "host",
     [
         "evil.example",
@@ -80,7 +81,7 @@ async def test_host_that_is_not_ours_is_refused(host: str) -> None:
     assert "serve.allowed_hosts" in response.json()["error"]["message"]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("origin", "status"),
     [
         ("http://localhost:3000", 200),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gateway.errors import RequestInvalid
 from gateway.serve.http.request_parts import ITEMS, VALUES, BodyUnread
 from gateway.serve.openai.completions import read_codec_request
+from tests.cases import each_of
 
 MSGPACK = "application/x-msgpack"
 PROTOBUF = "application/x-protobuf"
@@ -69,7 +70,7 @@ def test_other_content_types_are_not_read(content_type):
         read_codec_request(content_type, b"{}")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("content_type", "body"),
     [
         (MSGPACK, b""),

@@ -16,6 +16,7 @@ from gateway.serve.codec.frame_negotiation import Documents, Visible, WireOffer,
 from gateway.serve.codec.frames import too_old
 from leaf_sdk.vocab import load_map
 from leaf_sdk.wire import BATCH, INTERACTIVE, Dictionary
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 FILE = Path(__file__).parents[3] / "leaf_sdk" / "vectors" / "tiny_byte_level_map.json"
@@ -180,7 +181,7 @@ def test_stream_names_the_dictionary_only_where_it_is_compressed_with_it() -> No
     assert headers("msgpack", "identity")[b"cache-control"] == b"no-cache, no-transform"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("value", "version"),
     [
         (None, (0, 2)),
@@ -212,7 +213,7 @@ def test_client_that_is_too_old_is_told_which_version_it_needs() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("header", "since"),
     [
         ("Codec-Tokenizer-Map", (0, 2)),

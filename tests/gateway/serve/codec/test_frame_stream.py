@@ -14,6 +14,7 @@ from gateway.serve.codec.frames import FramedAnswer, FramePump, FrameReply
 from gateway.serve.generation.answers import Answering
 from gateway.serve.http.middleware import EXPIRED
 from leaf_sdk.wire import CODINGS, Decoder, Dictionary, Extras, Frame, FrameReader, Usage
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 MAP = "sha256:" + "a" * 64
@@ -47,8 +48,8 @@ def wire(form="msgpack", flush="interactive", coding="identity", **offer):
     return offered.wire(form, flush, MAP, accept_encoding=coding, expected_ids=None)
 
 
-@pytest.mark.parametrize("form", ["msgpack", "protobuf"])
-@pytest.mark.parametrize("coding", CODINGS)
+@each_of("form", ["msgpack", "protobuf"])
+@each_of("coding", CODINGS)
 async def test_each_flush_can_be_read_at_once_in_every_form_and_coding(form, coding):
     dictionary = Dictionary(b"some bytes that are a dictionary")
     how = wire(form, "at_once", coding, dictionaries={form: dictionary})

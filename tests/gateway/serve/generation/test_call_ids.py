@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import each_of
 from tests.gateway.serve.generation.three_apis import CHAT, MESSAGES, RESPONSES, SCHEMA, Apis, running
 
 pytestmark = pytest.mark.anyio
@@ -117,9 +118,7 @@ WRITTEN: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("family", "written"), [(family, each) for family, (_, ids) in WRITTEN.items() for each in ids], ids=str
-)
+@each_of(("family", "written"), [(family, each) for family, (_, ids) in WRITTEN.items() for each in ids])
 async def test_id_that_a_model_writes_again_in_each_turn_is_shown_as_one_of_ours(family: str, written: str) -> None:
     said, tools = WRITTEN[family][0].format(written), [{"type": "function", "function": NOW}]
     history: list[dict[str, Any]] = [ASK]

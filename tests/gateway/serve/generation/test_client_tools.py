@@ -14,6 +14,7 @@ from gateway.serve.responses.response_tools import read_tools
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.schema.spec import ToolSpec
+from tests.cases import each_of
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 BARE = {"name": "look", "description": "Looks.", "parameters": SCHEMA}
@@ -43,7 +44,7 @@ FREE_FORM: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("tool", FUNCTIONS.values(), ids=FUNCTIONS)
+@each_of("tool", FUNCTIONS.values())
 def test_function_is_the_same_tool_in_every_shape_and_api(tool: dict[str, Any]) -> None:
     read_tool = read_client_tool(tool, "tools[0]")
     assert read_tool is not None
@@ -77,7 +78,7 @@ def test_tool_without_a_schema_takes_any_object(without: Any) -> None:
         assert read.spec == ToolSpec("x", "", {"type": "object"})
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("form", "held"),
     [
         (None, True),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import each_of
 from tests.gateway.serve.generation.three_apis import CHAT, SCHEMA, TINY, running
 
 pytestmark = pytest.mark.anyio
@@ -22,9 +23,9 @@ def ids(text: str) -> int:
     return len(TINY.encode(text, specials=True))
 
 
-@pytest.mark.parametrize("words", ["", "So.\n"])
-@pytest.mark.parametrize(("tool_format", "call"), WRITTEN)
-@pytest.mark.parametrize("calls", [1, 3])
+@each_of("words", ["", "So.\n"])
+@each_of(("tool_format", "call"), WRITTEN)
+@each_of("calls", [1, 3])
 async def test_next_request_continues_behind_the_calls_that_were_run(
     tool_format: str, call: str, calls: int, words: str
 ) -> None:

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from gateway.serve.generation.tools_and_formats import read_choice
 from gateway.serve.messages.message_request import MessagesRequest
 from gateway.serve.openai.chat import ChatRequest
@@ -20,6 +18,7 @@ from gateway.serve.responses.response_request import ResponsesRequest
 from gateway.serve.responses.response_tools import add_tools, read_tools
 from gateway.serve.responses.transcript import TranscriptReader
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 
 REQUESTS: Final[dict[str, dict[str, Any]]] = json.loads(
     Path(__file__).with_name("odd_requests.json").read_text(encoding="utf-8")
@@ -62,8 +61,6 @@ READERS: Final[dict[str, Callable[[bytes], object]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("api", "name"), [(api, name) for api, requests in REQUESTS.items() for name in requests], ids=str
-)
+@each_of(("api", "name"), [(api, name) for api, requests in REQUESTS.items() for name in requests])
 def test_request_that_other_servers_take_is_taken(api: str, name: str) -> None:
     assert READERS[api](json.dumps(REQUESTS[api][name]).encode())

@@ -20,6 +20,7 @@ from gateway.serve.generation.request_fields import (
     checked_part,
     must_be_finite,
 )
+from tests.cases import each_of
 
 
 class Paint(RequestModel):
@@ -77,8 +78,8 @@ for module in walk_packages(gateway.serve.__path__, "gateway.serve."):
     import_module(module.name)
 
 
-@pytest.mark.parametrize("model", sorted(set(parts_of_requests()), key=str))
-@pytest.mark.parametrize("wrong", [[], {}, "a", -1, 7, None, [[]]])
+@each_of("model", sorted(set(parts_of_requests()), key=str))
+@each_of("wrong", [[], {}, "a", -1, 7, None, [[]]])
 def test_list_of_many_wrong_entries_costs_no_error_for_each(model: type[ApiModel], wrong: object) -> None:
     for name, field in model.model_fields.items():
         for many in ([wrong] * MANY, {str(n): wrong for n in range(MANY)}):
@@ -94,7 +95,7 @@ def asked(**fields: object) -> GenerationFields:
     return GenerationFields.of_body(json.dumps(fields).encode())
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "taken", "refused"),
     [
         ("temperature", (0, 100), (-0.1, 100.1)),

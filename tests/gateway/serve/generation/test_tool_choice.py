@@ -7,6 +7,7 @@ import pytest
 from gateway.agent import ToolChoice
 from gateway.errors import RequestInvalid
 from gateway.serve.generation.tools_and_formats import read_choice
+from tests.cases import each_of
 
 ALLOWED = {
     "mode": "auto",
@@ -14,7 +15,7 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("given", "meant"),
     [
         ("auto", ToolChoice("auto")),

@@ -13,6 +13,7 @@ from gateway.engine.wire.engine_answers import EventReader
 from gateway.engine.wire.llama_cpp_json import CompletionStream
 from gateway.engine.wire.vllm_json import GenerateStream
 from gateway.serve.openai.chat_reply import openai_form
+from tests.cases import each_of
 from tests.gateway.serve.generation.three_apis import CHAT, END, MESSAGES, RESPONSES, TINY, Apis, Engine, running
 
 pytestmark = pytest.mark.anyio
@@ -80,9 +81,9 @@ def text_of(path: str, answer: dict[str, Any]) -> str:
     return "".join(block["text"] for block in answer["content"])
 
 
-@pytest.mark.parametrize("kind", [llama, vllm])
-@pytest.mark.parametrize("path", ASK)
-@pytest.mark.parametrize("token", [-1, 10**9, True, 1.5, "7"], ids=repr)
+@each_of("kind", [llama, vllm])
+@each_of("path", ASK)
+@each_of("token", [-1, 10**9, True, 1.5, "7"])
 async def test_id_outside_the_map_ends_a_stream_with_an_error_of_its_api(path: str, kind: Any, token: Any) -> None:
     async with running() as apis:
         streaming(apis, kind, kind([*HELLO, token, *HELLO, END]))
@@ -116,9 +117,9 @@ async def test_id_outside_the_map_is_an_error_where_nothing_is_streamed(path: st
         assert text_of(path, await apis.ask(path, ASK[path], "fine")) == "fine"
 
 
-@pytest.mark.parametrize("kind", [llama, vllm])
-@pytest.mark.parametrize("path", ASK)
-@pytest.mark.parametrize("number", [-5, 10**30, "x", True, None, 1.5, [], {}], ids=repr)
+@each_of("kind", [llama, vllm])
+@each_of("path", ASK)
+@each_of("number", [-5, 10**30, "x", True, None, 1.5, [], {}])
 async def test_usage_is_bounded_by_the_ids_that_were_sent_and_received(path: str, kind: Any, number: Any) -> None:
     final = {"prompt_n": number, "cache_n": number} if kind is llama else {"cached_tokens": number}
     async with running() as apis:

@@ -10,6 +10,7 @@ from gateway.config.gateway_config import GatewayConfig, ServeConfig
 from gateway.config.load import load_config
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 PAGE = "http://localhost:6274"
@@ -121,7 +122,7 @@ async def test_browser_that_asks_before_it_calls_a_private_network_is_let_in(ask
     assert "access-control-allow-private-network" not in (await ask("OPTIONS", **PREFLIGHT)).headers
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("written", "origin"),
     [
         ("HTTP://LocalHost:6274/", "http://localhost:6274"),

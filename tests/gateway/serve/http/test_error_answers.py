@@ -26,9 +26,10 @@ from gateway.errors import (
 )
 from gateway.serve.http.error_answers import ReplicaAnswer, error_answer, error_response, no_such_path, replay_body
 from gateway.serve.http.request_parts import BodyOverLimit, BodyUnread
+from tests.cases import each_of
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("error", "status", "code"),
     [
         (RequestInvalid("x"), 400, "invalid_value"),
@@ -130,7 +131,7 @@ async def test_refusal_blames_the_request_below_status_500_and_the_server_from_t
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@each_of(
     ("status", "shown", "kind"),
     [
         (400, 400, "invalid_request_error"),

@@ -9,13 +9,14 @@ from starlette.types import Message, Receive, Scope, Send
 from gateway.config.access import ConnectionsConfig
 from gateway.observe.metrics import Metrics
 from gateway.serve.http.connection_limits import ClientConnections, ForwardedClients, TrustedProxies
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 
 PROXIES = TrustedProxies(("10.0.0.0/8", "2001:db8::/32", "127.0.0.1/32"))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("written", "client"),
     [
         ([b"1.2.3.4"], "1.2.3.4"),

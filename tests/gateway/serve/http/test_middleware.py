@@ -9,6 +9,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.serve.http.middleware import TracedRequests, note_failure
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 CHAT = "/v1/chat/completions"
@@ -91,7 +92,7 @@ async def test_other_requests_have_no_span(other: dict[str, str]) -> None:
     assert app.headers == [(b"host", b"here")]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("status", "error", "told"),
     [
         (399, None, []),

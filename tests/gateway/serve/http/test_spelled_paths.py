@@ -6,11 +6,12 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from gateway.serve.http.middleware import SpelledPaths, path_as_served
+from tests.cases import each_of
 
 CHAT = "/v1/chat/completions"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("path", "served"),
     [
         ("//v1/chat/completions", CHAT),

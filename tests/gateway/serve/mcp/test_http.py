@@ -24,13 +24,14 @@ from gateway.serve.mcp.http import (
     send_rejection,
     write_events,
 )
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 BOUND = 10
 OVER = f"the body is over the limit of {BOUND} bytes (limits.body_bytes)"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("accept", "json_too", "events"),
     [
         ("", True, True),

@@ -12,6 +12,7 @@ from gateway.proxy.caller import ANYBODY
 from gateway.serve.mcp.http_session import CarriedStream, HttpSession, place_of
 from gateway.serve.mcp.outbox import Outbox
 from gateway.serve.mcp.sessions import Asks
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 
@@ -109,7 +110,7 @@ async def test_client_that_opens_no_get_stream_can_not_be_asked_outside_of_its_r
     assert session.standing.waiting == 0
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("event_id", "place"),
     [
         ("3-14", (3, 14)),

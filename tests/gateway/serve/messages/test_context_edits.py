@@ -9,6 +9,7 @@ from gateway.context.history.shortening import CLEARED, Clearing
 from gateway.context.memory import ContextChange
 from gateway.errors import RequestInvalid
 from gateway.serve.messages.context_edits import CompactNow, ContextEdits, ContextManagement
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 
@@ -122,7 +123,7 @@ async def test_request_without_edits_asks_for_nothing() -> None:
     assert (empty.compaction, empty.clearing, empty.unserved, empty.asked) == (None, None, [], True)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("fields", "meant"),
     [
         ({}, Clearing()),

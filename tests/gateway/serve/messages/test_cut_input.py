@@ -2,18 +2,18 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.serve.messages.message_reply import whole_members
+from tests.cases import each_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
 )
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("begun", "left"),
     [
         ("", "{}"),

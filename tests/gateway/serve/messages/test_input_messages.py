@@ -9,6 +9,7 @@ from gateway.context.history.client_messages import MOST_MESSAGES, RETOLD
 from gateway.context.memory import FOUND_TOOLS
 from gateway.errors import RequestInvalid
 from gateway.serve.messages.input_messages import read_messages
+from tests.cases import each_of
 
 ASK = {"role": "user", "content": "hi"}
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -30,8 +31,8 @@ def read(*messages: Any, system: Any = None) -> list[dict[str, Any]]:
     return list(read_messages(system, list(messages))[0])
 
 
-@pytest.mark.parametrize("system", ["Be brief.", [text("Be brief.")], [text("Be brief.", **MARK)]])
-@pytest.mark.parametrize("content", ["hi", [text("hi")], [text("hi", **MARK)]])
+@each_of("system", ["Be brief.", [text("Be brief.")], [text("Be brief.", **MARK)]])
+@each_of("content", ["hi", [text("hi")], [text("hi", **MARK)]])
 def test_texts_and_lists_of_one_text_are_the_same(system: Any, content: Any) -> None:
     assert read({"role": "user", "content": content}, system=system) == [
         {"role": "system", "content": "Be brief."},
@@ -73,7 +74,7 @@ def test_answer_is_one_text_one_thought_and_its_calls() -> None:
     assert told == [("assistant", "So ", ["m"]), ("tool", "x", []), ("assistant", "late.", ["c1"])]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("content", "said"),
     [
         (result("42"), "42"),
@@ -137,7 +138,7 @@ def test_blocks_that_others_ran_are_left_out_and_named() -> None:
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x"}}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("messages", "place", "words"),
     [
         (None, "messages", "a list"),

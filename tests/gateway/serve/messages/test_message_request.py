@@ -7,6 +7,7 @@ import pytest
 
 from gateway.errors import RequestInvalid
 from gateway.serve.messages.message_request import MessagesRequest, SortedTools
+from tests.cases import each_of
 
 ASKS = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}
 PLAIN = {"name": "say", "input_schema": {"type": "object"}}
@@ -153,7 +154,7 @@ def test_continued_answer_has_no_form() -> None:
     assert request(output_format=form).form is not None
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("fields", "marks"),
     [
         ({}, False),
@@ -194,7 +195,7 @@ def test_parallel_calls_are_as_the_choice_says(choice: Any, parallel: bool | Non
     assert options.sampling.temperature == 0
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("fields", "accepted"),
     [
         ({"max_tokens": 1}, True),

@@ -23,6 +23,7 @@ from gateway.toolcalls.stream.output_events import (
     Diagnostic,
     Reasoning,
 )
+from tests.cases import each_of
 
 TIMINGS = Timings(prompt_n=30, cache_n=70, generated_n=5, prompt_seconds=0.1, generate_seconds=0.2)
 GENERATED = GenerationFinished(100, 5, 4, 0, 11, 70, TIMINGS, 0.25, guessed=False)
@@ -168,7 +169,7 @@ def test_call_that_breaks_off_before_a_limit_is_never_seen_unless_its_pieces_wer
     assert whole(made_eager)["content"] == []
 
 
-@pytest.mark.parametrize("text", ["1000", "1000.0", "1e3", "1e999", "-0.0", "9" * 5000, '"\\u00e9\\/"', "[1,  2]"])
+@each_of("text", ["1000", "1000.0", "1e3", "1e999", "-0.0", "9" * 5000, '"\\u00e9\\/"', "[1,  2]"])
 def test_arguments_keep_the_form_in_which_the_model_wrote_them(text: str) -> None:
     arguments = f'{{"n":{text}}}'
     chunks, made = reply(None, *call(0, arguments), DONE)

@@ -13,6 +13,7 @@ from gateway.serve.openai.chat import ChatRequest
 from gateway.serve.openai.completions import CompletionRequest
 from gateway.toolcalls.formats.structured_output import AnswerForm
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 TINY = tiny_map()
@@ -34,7 +35,7 @@ def request_of(**fields: Any) -> ChatRequest:
     return ChatRequest.checked(json.dumps({"messages": MESSAGES, **fields}).encode())[0]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("fields", "param"),
     [
         ({"messages": None}, "messages"),
@@ -110,7 +111,7 @@ def test_field_that_can_not_be_honoured_is_refused_by_name(fields, param):
     assert param.partition("[")[0] in refused.value.message
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"3", b"null", b"\xff", b'{"messages"', b"[" * 100_000])
+@each_of("body", [b"", b"{", b"[]", b"3", b"null", b"\xff", b'{"messages"', b"[" * 100_000])
 def test_body_that_is_no_object_is_refused(body):
     with pytest.raises(RequestInvalid) as refused:
         ChatRequest.checked(body)
@@ -149,7 +150,7 @@ def test_fields_that_nobody_knows_are_ignored():
 COLOUR = {"type": "object", "properties": {"c": {"enum": ["red", "blue"]}}, "required": ["c"]}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("fields", "form"),
     [
         ({"json_schema": COLOUR}, AnswerForm(COLOUR)),
@@ -168,7 +169,7 @@ def test_forms_in_the_shapes_of_llama_cpp_and_vllm_are_one_form(fields, form):
     assert CompletionRequest.of_body(json.dumps({"prompt": "x", **fields}).encode()).options(TINY).form == form
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("regex", "fits", "other"),
     [
         (r"\d{3}-\d{4}", "555-1234", "x555-1234"),
@@ -296,8 +297,8 @@ def test_usage_comes_in_a_chunk_of_its_own_when_asked_for(options, asked):
     assert request_of(**options).usage_chunk is asked
 
 
-@pytest.mark.parametrize("written", ["NaN", "-Infinity", "1e999", "-1E+400", "1.5e0309", "9" * 309, "1" * 250 + "e99"])
-@pytest.mark.parametrize(
+@each_of("written", ["NaN", "-Infinity", "1e999", "-1E+400", "1.5e0309", "9" * 309, "1" * 250 + "e99"])
+@each_of(
     ("body", "place"),
     [
         ('"temperature": %s', "temperature"),
@@ -466,7 +467,7 @@ def call_of(arguments: object) -> dict[str, Any]:
 RESULT = {"role": "tool", "tool_call_id": "a", "content": "red"}
 
 
-@pytest.mark.parametrize(
+@each_of(
     "messages",
     [
         [{"role": "assistant", "content": "", "tool_calls": [call_of("{}")]}, RESULT],

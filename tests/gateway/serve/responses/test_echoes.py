@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.cases import each_of
+
 pytestmark = pytest.mark.anyio
 
 Json = dict[str, Any]
@@ -90,8 +92,8 @@ STYLES: list[tuple[Callable[[Json], Json], Json]] = [
 ]
 
 
-@pytest.mark.parametrize("reverse", [False, True], ids=["in order", "reversed"])
-@pytest.mark.parametrize(("echo", "more"), STYLES, ids=[echo.__name__ for echo, _ in STYLES])
+@each_of("reverse", [False, True])
+@each_of(("echo", "more"), STYLES)
 async def test_echoed_items_find_all_that_is_held(
     open_stage: Any, echo: Callable[[Json], Json], more: Json, reverse: bool
 ) -> None:

@@ -20,6 +20,7 @@ from gateway.serve.responses.items import (
     tool_error,
     unpacked_summary,
 )
+from tests.cases import each_of
 
 Json = dict[str, Any]
 DONE = {"status": "completed"}
@@ -44,7 +45,7 @@ ALLOWED = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "ap
 FOUND = {"type": "tool_search_output", **DONE}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("item", "form"),
     [
         ("hi", said("user", asked("hi"))),
@@ -126,7 +127,7 @@ def test_item_has_one_form_however_it_was_written(item: Any, form: Json) -> None
     assert clean_item(form, "input[0]", LeftOut()) == form
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("item", "param"),
     [
         (5, "input[0]"),
@@ -176,7 +177,7 @@ def test_name_is_the_part_of_an_id_behind_its_prefix(an_id: str, name: str) -> N
 OTHER = {**ALLOWED, "approval_request_id": "mcpr_2"}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("previous", "given", "named"),
     [
         (None, "hi", Named(None, [])),

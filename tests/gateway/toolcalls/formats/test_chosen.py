@@ -8,6 +8,7 @@ import pytest
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import ChosenFormat, UnknownFormat, choose_format, format_named
 from gateway.toolcalls.parser import AssistantMessage, join_events, read_events
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import TOOLS
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
@@ -32,7 +33,7 @@ UNCLOSED = """Write <call> {"name": "a", "arguments": {}}."""
 DEFINITIONS = """{"name": "f", "description": "d", "parameters": {"type": "object"}}"""
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("template", "supports", "name", "preamble"),
     [
         (CHATML, False, "generic", True),
@@ -77,7 +78,7 @@ ONE = f'{{"name": "get_weather", "arguments": {WEATHER}}}'
 OTHER = '{"name": "get_time", "parameters": {"tz": "CET"}}'
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("template", "text"),
     [
         (OBJECT, f"{ONE}\n{OTHER}"),

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.parser import parse, stream
+from tests.cases import each_of
 
 TOOLS = [
     {"name": "ping", "parameters": {"type": "object", "properties": {}}},
@@ -230,7 +231,7 @@ HABITS: list[tuple[str, str, str, str, str, str, tuple[tuple[str, dict[str, Any]
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("habit", HABITS, ids=lambda habit: f"{habit[0]}: {habit[1]}")
+@each_of("habit", HABITS)
 def test_what_models_were_seen_to_write_is_read_as_meant(
     habit: tuple[str, str, str, str, str, str, tuple[tuple[str, dict[str, Any]], ...]],
 ) -> None:
@@ -244,8 +245,8 @@ def test_what_models_were_seen_to_write_is_read_as_meant(
         assert stream(name, pieces, TOOLS, tail, new_id=iter(map(str, range(9))).__next__) == whole
 
 
-@pytest.mark.parametrize("name", ["deepseek_v32", "deepseek_v4"])
-@pytest.mark.parametrize("section", ["function_calls", "tool_calls", "toolcalls", "calls", " calls", "tool"])
+@each_of("name", ["deepseek_v32", "deepseek_v4"])
+@each_of("section", ["function_calls", "tool_calls", "toolcalls", "calls", " calls", "tool"])
 def test_section_of_either_version_or_misspelled_is_markup(name: str, section: str) -> None:
     message = parse(name, f"a\n\n<{D}{section}>\n{invoke()}</{D}{section}> b", TOOLS)
 

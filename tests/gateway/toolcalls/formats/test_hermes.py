@@ -12,6 +12,7 @@ from gateway.toolcalls.stream.output_events import (
     Diagnostic,
     Reasoning,
 )
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import (
     PLAIN,
     TOOLS,
@@ -183,7 +184,7 @@ def test_a_whole_call_that_only_its_closing_marker_is_missing_from_is_a_call(end
     assert (texts(events), diagnostics(events)) == ("", [])
 
 
-@pytest.mark.parametrize(
+@each_of(
     "region",
     [
         "<tool_call>hello</tool_call>",
@@ -286,8 +287,8 @@ def test_a_closed_parser_takes_no_more_and_closes_once() -> None:
         stream.feed([65])
 
 
-@pytest.mark.parametrize("piece", [1, 4, 4000])
-@pytest.mark.parametrize("kind", ["prose", "argument", "reasoning", "keys"])
+@each_of("piece", [1, 4, 4000])
+@each_of("kind", ["prose", "argument", "reasoning", "keys"])
 def test_the_cost_of_a_character_does_not_grow_with_the_length(kind: str, piece: int) -> None:
     def scanned(length: int) -> int:
         body = "lorem < \n" * (length // 9)

@@ -17,6 +17,7 @@ from gateway.toolcalls.nodes.regions import Bare, LeadingRegion
 from gateway.toolcalls.parser import parse, stream
 from gateway.toolcalls.stream.output_events import Diagnostic
 from gateway.toolcalls.stream.spelling import Spelling
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, WEATHER, Numbered, closed, run, started
 from tests.gateway.toolcalls.families_json import JSON_FAMILIES
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
@@ -31,7 +32,7 @@ TWO = (*ONE, ("get_time", "{}"))
 KIMI = f"<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{ARGS}"
 
 
-@pytest.mark.parametrize("case", RENDERED, ids=[f"{case['template']}-{case['calls']}" for case in RENDERED])
+@each_of("case", RENDERED)
 def test_what_a_template_renders_is_read_back(case: dict[str, Any]) -> None:
     message = parse(case["format"], case["text"], TOOLS)
     assert message.diagnostics == ()
@@ -40,7 +41,7 @@ def test_what_a_template_renders_is_read_back(case: dict[str, Any]) -> None:
     assert message.reasoning_content is None
 
 
-@pytest.mark.parametrize("case", RENDERED, ids=[f"{case['template']}-{case['calls']}" for case in RENDERED])
+@each_of("case", RENDERED)
 def test_content_before_what_a_template_renders_is_content(case: dict[str, Any]) -> None:
     content = "Let me see, 東京 <b>."
     lead, tail = ("all\n", ">>>") if case["format"] == "functionary_32" else ("", "\n")
@@ -51,7 +52,7 @@ def test_content_before_what_a_template_renders_is_content(case: dict[str, Any])
     assert (message.content or "").strip() == content
 
 
-@pytest.mark.parametrize("case", RENDERED, ids=[f"{case['template']}-{case['calls']}" for case in RENDERED])
+@each_of("case", RENDERED)
 def test_a_familys_grammar_takes_what_its_template_renders(case: dict[str, Any]) -> None:
     text = case["text"].strip().removeprefix("<think>\n\n</think>\n\n")
     # Reka writes two calls without the newline, and a distilled model leaves the section open.
@@ -134,7 +135,7 @@ SLOPPY: list[tuple[str, str, str, str | None, str | None, tuple[tuple[str, str],
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "tail", "text", "content", "reasoning", "calls"), SLOPPY)
+@each_of(("name", "tail", "text", "content", "reasoning", "calls"), SLOPPY)
 def test_what_models_write_instead_is_read_too(
     name: str, tail: str, text: str, content: str | None, reasoning: str | None, calls: tuple[tuple[str, str], ...]
 ) -> None:
@@ -147,9 +148,7 @@ def test_what_models_write_instead_is_read_too(
     assert stream(name, text, TOOLS, tail, new_id=Numbered()) == message
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "content", "arguments", "kind"),
-    [
+@each_of(("name", "text", "content", "arguments", "kind"), [
         ("mistral_nemo", '[TOOL_CALLS][{"name": "f", "arguments": {"city": "Par', None, '{"city": "Par', "truncated"),
         ("llama_3", '{"name": "f", "parameters": {"city": "Pa', None, '{"city": "Pa', "truncated"),
         ("kimi_k2", KIMI[:-2], None, '{"city": "Paris', "truncated"),
@@ -162,8 +161,7 @@ def test_what_models_write_instead_is_read_too(
         ("kimi_k2", KIMI.replace("functions.get_weather:0", " "), KIMI.replace("functions.get_weather:0", " "), None,
          "malformed"),
         ("apertus", "<|tools_prefix|>[3]", "<|tools_prefix|>[3]", None, "malformed"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_call_that_breaks_is_reported_once_and_loses_no_text(
     name: str, text: str, content: str | None, arguments: str | None, kind: str
 ) -> None:
@@ -239,7 +237,7 @@ def test_a_template_that_others_wrote_for_a_family_names_it_too(name: str) -> No
     assert format_for_template(OTHER_TEMPLATES[name]) == name
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
+@each_of("name", TEMPLATES)
 def test_a_familys_template_names_it(name: str) -> None:
     assert format_for_template(TEMPLATES[name]) == name
 

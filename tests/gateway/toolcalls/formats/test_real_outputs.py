@@ -7,6 +7,7 @@ import pytest
 
 from gateway.toolcalls.parser import parse, stream
 from gateway.toolcalls.schema.spec import ToolSpec
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import Numbered
 
 
@@ -23,9 +24,7 @@ TOOLS = (
 Q = '<|"|>'
 
 
-@pytest.mark.parametrize(
-    ("written", "name", "meant"),
-    [
+@each_of(("written", "name", "meant"), [
         ("call:log_event{tags:['a_1','b']}", "log_event", {"tags": ["a_1", "b"]}),
         ("call:log_event{extra:{'mode':'fast',`n`:`x`}}", "log_event", {"extra": {"mode": "fast", "n": "x"}}),
         ("call:get_weather{city:'Oslo'}", "get_weather", {"city": "Oslo"}),
@@ -50,8 +49,7 @@ Q = '<|"|>'
         (f"call:log_event{{tags:[{Q}a{Q},{Q}b{Q}", "log_event", {"tags": ["a", "b"]}),
         (f"call:get_weather{{city:{Q}Oslo{Q}}}}}", "get_weather", {"city": "Oslo"}),
         ('{"name": "get_weather", "arguments": {"city": "Oslo"}}', "get_weather", {"city": "Oslo"}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_gemma_4_in_other_marks_than_its_own(written: str, name: str, meant: dict[str, Any]) -> None:
     text = f"<|tool_call>{written}<tool_call|>"
     whole = parse("gemma4", text, TOOLS, new_id=Numbered())
@@ -98,10 +96,8 @@ CODER = "<tool_call>\n<function=write>\n<parameter=content>\n{}\n</parameter>\n<
 SEED = "<seed:tool_call>\n<function=write>\n<parameter=content>{}</parameter>\n</function>\n</seed:tool_call>"
 
 
-@pytest.mark.parametrize(
-    ("name", "shape"), [("minimax_m2", MINIMAX), ("qwen3_coder", CODER), ("seed_oss", SEED)], ids=str
-)
-@pytest.mark.parametrize(
+@each_of(("name", "shape"), [("minimax_m2", MINIMAX), ("qwen3_coder", CODER), ("seed_oss", SEED)])
+@each_of(
     ("written", "meant"),
     [
         ("<parameter>\n  <hello></hello>\n</parameter>", None),

@@ -15,6 +15,7 @@ from gateway.toolcalls.formats.registry import (
 )
 from gateway.toolcalls.parser import parse
 from gateway.toolcalls.schema.spec import ToolSpec
+from tests.cases import each_of
 
 QWEN25 = """{{- "# Tools\\n<tools>" }}{{- "\\n</tools>\\n<tool_call>\\n{\\"name\\": <name>, \\"arguments\\": <a>}" }}"""
 HERMES3 = (
@@ -68,8 +69,8 @@ def test_a_preamble_without_tools_is_empty() -> None:
     assert system_preamble(format_named("generic"), []) == ""
 
 
-@pytest.mark.parametrize("arguments", ["{}", '{"TOOL": "TOOL"}', '{"KEY": "VALUE"}'])
-@pytest.mark.parametrize("name", ["f", 'say "TOOL"', '{"KEY": "VALUE"}', "größe\n"])
+@each_of("arguments", ["{}", '{"TOOL": "TOOL"}', '{"KEY": "VALUE"}'])
+@each_of("name", ["f", 'say "TOOL"', '{"KEY": "VALUE"}', "größe\n"])
 def test_a_call_of_the_history_is_written_as_the_parser_reads_it(name: str, arguments: str) -> None:
     text = call_text(format_named("generic"), name, arguments)
     assert [(call.name, call.arguments) for call in parse("generic", text, ()).tool_calls] == [(name, arguments)]

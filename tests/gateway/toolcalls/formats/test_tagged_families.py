@@ -10,6 +10,7 @@ from gateway.toolcalls.formats.registry import format_for_template, format_named
 from gateway.toolcalls.parser import parse, parser_for, stream
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallArguments
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import PLAIN, TIME, WEATHER, Numbered
 
 RENDERED: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "vectors" / "tagged.json").read_text())
@@ -55,14 +56,14 @@ def typed(value: str, key: str) -> Any:
     return json.loads(call[1])[key]
 
 
-@pytest.mark.parametrize("case", RENDERED, ids=IDS)
+@each_of("case", RENDERED)
 def test_what_a_template_renders_is_read_back(case: dict[str, Any]) -> None:
     content, reasoning, calls, problems = told(case["format"], case["text"], case["prompt_tail"])
     assert [(name, json.loads(given)) for name, given in calls] == WANTED[: case["calls"]]
     assert (content, reasoning, problems) == ("", "", [])
 
 
-@pytest.mark.parametrize("case", RENDERED, ids=IDS)
+@each_of("case", RENDERED)
 def test_content_before_what_a_template_renders_is_content(case: dict[str, Any]) -> None:
     if case["format"] == "harmony":
         text = f"<|channel|>final<|message|>Let me see, 東京 <b>.<|end|><|start|>assistant{case['text']}"
@@ -75,7 +76,7 @@ def test_content_before_what_a_template_renders_is_content(case: dict[str, Any])
     assert (content, reasoning, problems) == ("Let me see, 東京 <b>.", "", [])
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("value", "key", "wanted"),
     [
         ("42", "text", "42"),
@@ -108,7 +109,7 @@ def test_a_raw_value_has_the_type_of_its_schema(value: str, key: str, wanted: ob
     assert typed(value, key) == wanted
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("value", "key", "so_far"),
     [
         ("a b", "text", '"a b'),
@@ -147,7 +148,7 @@ NO_ARGUMENTS = '<｜DSML｜invoke name="get_time">\n</｜DSML｜invoke>'
 MESSAGE = '<|constrain|>json<|message|>{"city": "Paris"}'
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "text"),
     [
         ("qwen3_coder", f"{QWEN}\n</tool_call>"),
@@ -187,7 +188,7 @@ def test_sloppy_calls_are_calls(name: str, text: str) -> None:
     assert (content, problems) == ("", [])
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "text"),
     [
         ("qwen3_coder", "<tool_call>\n<function=get_time>\n</function>\n</tool_call>"),
@@ -225,7 +226,7 @@ def test_prose_that_looks_like_a_call_is_content(name: str, text: str) -> None:
     assert told(name, text) == (text, "", [], [])
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "text"),
     [
         ("qwen3_coder", "<tool_call>\nhello\n</tool_call>"),
@@ -244,9 +245,7 @@ def test_a_region_that_is_no_call_is_content_and_reported(name: str, text: str) 
     assert (calls, problems) == ([], ["malformed"])
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "prompt_tail"),
-    [
+@each_of(("name", "text", "prompt_tail"), [
         ("qwen3_coder", f"hm\n<tool_call>\n{QWEN}\n</tool_call>", "<|im_start|>assistant\n<think>\n"),
         ("qwen3_coder", f"<think>\nhm\n</think>\n\n<tool_call>\n{QWEN}\n</tool_call>", ""),
         ("qwen3_coder", f"<think>hm</think><tool_call>\n{QWEN}\n</tool_call>", "<think>\n"),
@@ -259,15 +258,14 @@ def test_a_region_that_is_no_call_is_content_and_reported(name: str, text: str) 
         ("harmony", f"hm<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather {MESSAGE}<|call|>",
          "<|start|>assistant<|channel|>analysis<|message|>"),
         ("olmo_3", "<think>hm</think><function_calls>get_weather(city='Paris')</function_calls>", ""),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_reasoning_is_told_apart_however_it_was_opened_and_closed(name: str, text: str, prompt_tail: str) -> None:
     content, reasoning, calls, problems = told(name, text, prompt_tail)
     assert (content, reasoning, problems) == ("", "hm", [])
     assert [(called, json.loads(given)) for called, given in calls] == [("get_weather", {"city": "Paris"})]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "text", "given"),
     [
         ("qwen3_coder", "<tool_call>\n<function=get_weather>\n", ""),
@@ -329,7 +327,7 @@ def test_whitespace_behind_a_call_amid_reasoning_parts_the_reasoning_where_that_
     assert [call.name for call in message.tool_calls] == ["f"]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("template", "name"),
     [
         ("<tool_call>\n<function={{ name }}>\n<parameter={{ key }}>", "qwen3_coder"),

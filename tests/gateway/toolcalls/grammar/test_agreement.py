@@ -15,7 +15,7 @@ import pytest
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.parser import parse
-from tests.cases import IN_FULL
+from tests.cases import IN_FULL, each_of
 from tests.gateway.toolcalls.fakes import TOOLS
 from tests.gateway.toolcalls.families import Written
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf, Item
@@ -71,8 +71,8 @@ def _class(negated: bool, ranges: list[tuple[str, str]]) -> str:
 
 
 @pytest.mark.in_full
-@pytest.mark.parametrize("tool_set", SETS)
-@pytest.mark.parametrize("name", format_names())
+@each_of("tool_set", SETS)
+@each_of("name", format_names())
 def test_a_text_is_in_the_grammar_for_one_reader_as_for_the_other(name: str, tool_set: str) -> None:
     grammar = call_grammar(format_named(name), SETS[tool_set], choice="required", parallel=tool_set == "flat")
     ours, theirs = Gbnf(grammar), taker(grammar)
@@ -116,8 +116,8 @@ TWO = [Written("get_time", "{}", "8"), Written("get_weather", '{"city": "Paris [
 LONG_IDS = ("mistral_nemo", "mistral_small")
 
 
-@pytest.mark.parametrize("calls", [ONE, TWO], ids=["one call", "two calls"])
-@pytest.mark.parametrize("name", ALL)
+@each_of("calls", [ONE, TWO])
+@each_of("name", ALL)
 def test_what_a_family_s_models_render_is_in_its_grammar(name: str, calls: list[Written]) -> None:
     if name in LONG_IDS:
         calls = [Written(call.name, call.given, f"abcdefgh{call.id}") for call in calls]

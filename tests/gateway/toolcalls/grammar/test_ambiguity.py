@@ -15,6 +15,7 @@ from gateway.toolcalls.grammar.gbnf import MAX_PLAIN, Grammar, one_of
 from gateway.toolcalls.grammar.patterns import JsonText, pattern_rules
 from gateway.toolcalls.grammar.schemas import schema_rules, value_rules
 from gateway.toolcalls.schema.merge import united
+from tests.cases import each_of
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 from tests.gateway.toolcalls.nasty_schemas import nasty, nested
 
@@ -101,7 +102,7 @@ def test_schema_that_refers_to_itself_in_two_ways_that_begin_alike_is_too_much()
     assert not has_too_many_ways({"anyOf": [{"type": "null"}, {"type": "array", "items": {"$ref": "#"}}]})
 
 
-@pytest.mark.parametrize(
+@each_of(
     "pattern",
     [
         r"^(a|aa){1,900}$",
@@ -120,7 +121,7 @@ def test_pattern_with_very_many_ways_is_not_written(pattern: str) -> None:
     assert pattern_rules(Grammar((), parallel=False, schemas=schema_rules), pattern, JsonText()) is None
 
 
-@pytest.mark.parametrize(
+@each_of(
     "pattern",
     [
         r"^[A-Za-z0-9_-]{1,64}$",
@@ -158,7 +159,7 @@ def test_patterns_of_one_grammar_are_read_up_to_a_bound() -> None:
     assert not written[-1]
 
 
-@pytest.mark.parametrize("seed", range(25))
+@each_of("seed", range(25))
 def test_nasty_schema_is_held_merged_loosened_or_refused(seed: int) -> None:
     schema = nasty(random.Random(seed))
 

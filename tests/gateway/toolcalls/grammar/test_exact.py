@@ -13,7 +13,7 @@ from gateway.toolcalls.parser import AssistantMessage, join_events, machine_for
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallEvents, Policy
 from gateway.toolcalls.stream.spelling import Spelling
-from tests.cases import IN_FULL
+from tests.cases import IN_FULL, each_of
 from tests.gateway.toolcalls.answer_schemas import HELD, UNHELD, members
 from tests.gateway.toolcalls.fakes import TOOLS
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
@@ -51,8 +51,8 @@ def read(name: str, text: str, tools: tuple[ToolSpec, ...] = (), *, tail: str = 
 
 
 @pytest.mark.in_full
-@pytest.mark.parametrize("schema", HELD.values(), ids=HELD)
-@pytest.mark.parametrize("name", ["hermes", "qwen3_coder"])
+@each_of("schema", HELD.values())
+@each_of("name", ["hermes", "qwen3_coder"])
 def test_all_that_the_grammar_takes_fits_the_schema(name, schema):
     grammar = answers(schema, name)
 
@@ -61,7 +61,7 @@ def test_all_that_the_grammar_takes_fits_the_schema(name, schema):
         jsonschema.validate(value, schema)
 
 
-@pytest.mark.parametrize(("schema", "reason"), UNHELD.values(), ids=UNHELD)
+@each_of(("schema", "reason"), UNHELD.values())
 def test_schema_that_no_grammar_says_exactly_is_refused_with_the_reason(schema, reason):
     with pytest.raises(RequestInvalid) as refused:
         AnswerForm.of_schema(schema, "response_format")
@@ -95,7 +95,7 @@ def test_answer_without_quotes_is_one_of_the_texts_or_fits_the_pattern():
 
 
 @pytest.mark.in_full
-@pytest.mark.parametrize("name", format_names())
+@each_of("name", format_names())
 def test_answer_is_read_as_it_is_written_behind_its_reasoning_whatever_it_says(name):
     grammar = Gbnf(answer_grammar(format_named(name), TRAP, (), parallel=False, prompt_tail="assistant\n"))
 

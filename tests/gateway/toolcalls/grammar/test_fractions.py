@@ -11,6 +11,7 @@ import pytest
 from gateway.errors import RequestInvalid
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.formats.structured_output import AnswerForm, answer_grammar
+from tests.cases import each_of
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 LEAST, MOST = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
@@ -33,7 +34,7 @@ def random_bounds(chance: random.Random) -> dict[str, Any]:
     return schema
 
 
-@pytest.mark.parametrize("seed", range(120))
+@each_of("seed", range(120))
 def test_numbers_are_taken_where_they_are_within_the_bounds(seed):
     chance = random.Random(seed)
     schema = random_bounds(chance)

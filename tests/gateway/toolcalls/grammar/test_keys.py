@@ -3,8 +3,6 @@
 import json
 import random
 
-import pytest
-
 from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.parser import parse, stream
@@ -20,7 +18,7 @@ def tool(*keys: str) -> ToolSpec:
     return ToolSpec("f", "", {"type": "object", "properties": properties, "required": list(keys)})
 
 
-@pytest.mark.parametrize("name", format_names())
+@each_of("name", format_names())
 @each_of("key", KEYS)
 def test_a_key_comes_back_as_it_was_written(name: str, key: str) -> None:
     tools = [tool(key, "x", "a")]

@@ -13,6 +13,7 @@ from gateway.toolcalls.grammar.numbers import (
     most_digits,
     number_rules,
 )
+from tests.cases import each_of
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 EDGES = (None, -100, -57, -10, -9, -1, 0, 1, 9, 10, 57, 100)
@@ -33,7 +34,7 @@ def taken(expression: str, grammar: Grammar, texts: list[str]) -> list[str]:
     return [text for text in texts if read.takes(text)]
 
 
-@pytest.mark.parametrize("low", EDGES)
+@each_of("low", EDGES)
 def test_whole_numbers_within_bounds_are_taken_and_no_others(low: int | None) -> None:
     for high in EDGES:
         g = empty()
@@ -51,7 +52,7 @@ def test_whole_number_without_a_bound_has_so_many_digits(most: int) -> None:
     assert taken(integer_rules(g, 12, None, most), g, ["12", *texts]) == ["12", texts[0]]
 
 
-@pytest.mark.parametrize("low", [None, *FINE])
+@each_of("low", [None, *FINE])
 def test_numbers_with_a_fraction_within_bounds_are_taken_and_no_others(low: Decimal | None) -> None:
     for high, above, below in product([None, *FINE], (False, True), (False, True)):
         g = empty()
@@ -69,7 +70,7 @@ def test_numbers_with_a_fraction_within_bounds_are_taken_and_no_others(low: Deci
         assert [each for each in found if Decimal(each)] == [each for each in expected if Decimal(each)], bounds
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("schema", "bounds"),
     [
         ({}, (None, None)),
@@ -97,7 +98,7 @@ def test_whole_number_has_more_digits_than_usual_only_where_its_bound_has(schema
     assert most_digits(schema) == digits
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("schema", "bounds"),
     [
         ({}, NumberBounds()),

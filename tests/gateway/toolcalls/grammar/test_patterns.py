@@ -11,6 +11,7 @@ from gateway.toolcalls.formats.format import call_grammar
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.parser import parse
 from gateway.toolcalls.schema.spec import ToolSpec
+from tests.cases import each_of
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 SIMPLE = [
@@ -74,7 +75,7 @@ def takes(name: str, schema: Any, text: str) -> bool:
     )
 
 
-@pytest.mark.parametrize(("pattern", "good", "bad"), SIMPLE)
+@each_of(("pattern", "good", "bad"), SIMPLE)
 def test_a_simple_pattern_is_held(pattern: str, good: list[str], bad: list[str]) -> None:
     schema = {"type": "string", "pattern": pattern}
     assert [text for text in good if not re.search(pattern, text)] == []
@@ -82,8 +83,8 @@ def test_a_simple_pattern_is_held(pattern: str, good: list[str], bad: list[str])
     assert [text for text in bad if takes("hermes", schema, text)] == []
 
 
-@pytest.mark.parametrize("pattern", HARD)
-@pytest.mark.parametrize("name", ["hermes", "glm47"])
+@each_of("pattern", HARD)
+@each_of("name", ["hermes", "glm47"])
 def test_a_pattern_that_is_not_simple_leaves_the_text_free_within_its_lengths(name: str, pattern: str) -> None:
     schema = {"type": "string", "pattern": pattern, "minLength": 2}
     assert takes(name, schema, "zz")
@@ -98,7 +99,7 @@ def test_between_tags_a_pattern_is_held_that_says_all_of_a_text_and_cannot_end_i
         assert takes(name, {"type": "string", "pattern": free}, "any text")
 
 
-@pytest.mark.parametrize("pattern", [pattern for pattern, _, _ in SIMPLE])
+@each_of("pattern", [pattern for pattern, _, _ in SIMPLE])
 def test_what_is_written_under_a_pattern_fits_it(pattern: str) -> None:
     schema = {"type": "object", "properties": {"v": {"type": "string", "pattern": pattern}}, "required": ["v"]}
     texts = Gbnf(call_grammar(format_named("hermes"), [ToolSpec("f", "", schema)], choice="required"))

@@ -5,11 +5,11 @@ import random
 from typing import Any
 
 import jsonschema
-import pytest
 
 from gateway.errors import RequestInvalid
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.formats.structured_output import AnswerForm, answer_grammar
+from tests.cases import each_of
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 KEYS = ("a", 'b"', "kind")
@@ -56,7 +56,7 @@ def _union(chance: random.Random, depth: int) -> dict[str, Any]:
     return {key: [schema_of(chance, depth + 1) for _ in range(chance.randint(1, 3))]}
 
 
-@pytest.mark.parametrize("seed", [*range(20), 121, 171])
+@each_of("seed", [*range(20), 121, 171])
 def test_all_that_is_taken_fits_or_the_schema_was_refused(seed):
     chance = random.Random(seed)
     held = 0

@@ -10,6 +10,7 @@ from gateway.toolcalls.nodes.channels import Harmony
 from gateway.toolcalls.nodes.passages import Thought
 from gateway.toolcalls.nodes.readers import walk
 from gateway.toolcalls.parser import parse
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import TOOLS
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
@@ -28,8 +29,8 @@ def grammar(name: str, tail: str | None) -> Gbnf:
     return Gbnf(call_grammar(format_named(name), TOOLS, choice="required", prompt_tail=tail))
 
 
-@pytest.mark.parametrize(("name", "opener", "closer", "title"), THOUGHTS)
-@pytest.mark.parametrize("prompt", ["nothing", "opened", "closed"])
+@each_of(("name", "opener", "closer", "title"), THOUGHTS)
+@each_of("prompt", ["nothing", "opened", "closed"])
 def test_what_is_written_is_read_as_reasoning_and_a_call(
     name: str, opener: str, closer: str, title: str, prompt: str
 ) -> None:
@@ -46,7 +47,7 @@ def test_what_is_written_is_read_as_reasoning_and_a_call(
     assert reasoned == {"nothing": {True, False}, "opened": {True}, "closed": {False}}[prompt]
 
 
-@pytest.mark.parametrize(("name", "opener", "closer", "title"), THOUGHTS)
+@each_of(("name", "opener", "closer", "title"), THOUGHTS)
 def test_reasoning_comes_once_and_ends_before_the_call(name: str, opener: str, closer: str, title: str) -> None:
     call = grammar(name, None).sample(random.Random(1))
     head = opener + (f"{title}\n" if title else "")
@@ -60,7 +61,7 @@ def test_reasoning_comes_once_and_ends_before_the_call(name: str, opener: str, c
     assert not opened(call)
 
 
-@pytest.mark.parametrize("name", SILENT)
+@each_of("name", SILENT)
 def test_a_format_without_reasoning_begins_with_the_call(name: str) -> None:
     arguments = (format_named(name), TOOLS)
     assert call_grammar(*arguments, choice="required", prompt_tail="assistant\n<think>\n") == call_grammar(
@@ -89,7 +90,7 @@ def test_a_message_that_the_prompt_began_in_another_channel_is_no_reasoning() ->
     )
 
 
-@pytest.mark.parametrize(("name", "opener", "closer", "title"), THOUGHTS)
+@each_of(("name", "opener", "closer", "title"), THOUGHTS)
 def test_model_whose_template_knows_no_reasoning_is_offered_none(
     name: str, opener: str, closer: str, title: str
 ) -> None:

@@ -12,7 +12,7 @@ from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.parser import parse
 from gateway.toolcalls.schema.json_types import ALL, kinds_of
 from gateway.toolcalls.schema.spec import ToolSpec
-from tests.cases import IN_FULL
+from tests.cases import IN_FULL, each_of
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 from tests.gateway.toolcalls.tool_sets import ANYTHING, MAP, TOOL_SETS
 
@@ -28,8 +28,8 @@ def drawn(name: str, tools: tuple[ToolSpec, ...], count: int) -> list[str]:
 
 
 @pytest.mark.in_full
-@pytest.mark.parametrize("tool_set", SETS)
-@pytest.mark.parametrize("name", format_names())
+@each_of("tool_set", SETS)
+@each_of("name", format_names())
 def test_every_text_of_the_grammar_is_one_call_that_fits_its_schema(name: str, tool_set: str) -> None:
     tools = SETS[tool_set]
     schemas = {tool.name: dict[str, Any](tool.parameters) for tool in tools}
@@ -73,7 +73,7 @@ LISTED = {"items": {"type": "boolean"}, "minItems": 1, "maxItems": 2}
 TREE = {"type": "object", "properties": {"n": {"type": "null"}, "d": DEEP}, "required": ["n"]}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "schema", "good", "bad"),
     [
         ("qwen3_coder", UNIT, ["m", "ft"], ["km", '"m"']),

@@ -2,11 +2,10 @@
 
 import re
 
-import pytest
-
 from gateway.toolcalls.formats.format import CallTrigger, call_grammar, call_triggers
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.schema.spec import ToolSpec
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import TIME, TinyVocabulary
 
 
@@ -19,7 +18,7 @@ def first_literal(grammar: str) -> str:
     return body.split('"')[1]
 
 
-@pytest.mark.parametrize("name", format_names())
+@each_of("name", format_names())
 def test_a_grammar_of_tokens_spells_no_marker_that_is_one(name: str) -> None:
     fmt = format_named(name)
     vocabulary = TinyVocabulary(fmt.markers)
@@ -32,7 +31,7 @@ def test_a_grammar_of_tokens_spells_no_marker_that_is_one(name: str) -> None:
         assert grammar.replace("\\", "").count(fmt.markers[0]) >= 1
 
 
-@pytest.mark.parametrize("name", format_names())
+@each_of("name", format_names())
 def test_a_trigger_is_what_the_formats_grammar_begins_with(name: str) -> None:
     fmt = format_named(name)
     vocabulary = TinyVocabulary(fmt.markers)

@@ -4,7 +4,6 @@ import json
 import random
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +34,7 @@ def test_a_required_call_is_written_and_read_as_one(kind: str, name: str) -> Non
     validate_call(tool, json.loads(call.arguments))
 
 
-@pytest.mark.parametrize("name", format_names())
+@each_of("name", format_names())
 def test_a_grammar_is_written_for_all_of_them_in_every_format(name: str) -> None:
     for kind, schemas in CLASSES.items():
         tools = [ToolSpec(f"f{number}", "", schema) for number, schema in enumerate(schemas.values())]

@@ -8,6 +8,7 @@ import pytest
 from gateway.toolcalls.formats.minimax import MAX_DEPTH
 from gateway.toolcalls.parser import parse, stream
 from gateway.toolcalls.schema.spec import ToolSpec
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import Numbered
 
 ORDER = ToolSpec(
@@ -54,7 +55,7 @@ def arguments_of(elements: str, name: str = "order") -> Any:
     return given
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("elements", "given"),
     [
         ("", {}),
@@ -131,7 +132,7 @@ def test_the_section_or_the_next_call_ends_a_call_that_lacks_its_end() -> None:
     assert read("minimax_m3", text) == (None, [("order", {"id": 1}), ("order", {"id": 2})], [])
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("params", "given"),
     [
         ('<param name="note"><![CDATA[<a>\n</param> ]]></param>', {"note": "<a>\n</param> "}),

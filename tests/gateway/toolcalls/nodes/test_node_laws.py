@@ -2,14 +2,13 @@
 
 import random
 
-import pytest
-
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.schemas import schema_rules
 from gateway.toolcalls.nodes.readers import Node, walk
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.spelling import Spelling
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import WEATHER
 from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
@@ -24,7 +23,7 @@ def written(node: Node, tool: ToolSpec) -> list[str]:
     return [reader.sample(random.Random(seed)) for seed in range(8)]
 
 
-@pytest.mark.parametrize("name", format_names())
+@each_of("name", format_names())
 def test_what_a_node_writes_begins_as_the_node_says_and_is_missing_only_where_it_may_be(name: str) -> None:
     fmt = format_named(name)
     for node in {*walk(fmt.body), *walk(fmt.calls)}:

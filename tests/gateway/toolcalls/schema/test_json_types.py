@@ -13,6 +13,7 @@ from gateway.toolcalls.schema.json_types import (
     named_kinds,
     options_of,
 )
+from tests.cases import each_of
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def test_options_of_options_are_given_through_8_levels(levels: int, expected: in
     assert len(list(every_option(nested(levels), {}))) == expected
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "kinds"),
     [
         ("string", STRING),
@@ -107,7 +108,7 @@ def test_types_are_told_16_levels_inside() -> None:
     assert inside.at(["b"] * 17) == ALL
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("schema", "kinds"),
     [
         ({"enum": ["a", 1, 1.5, True, None, [], {}]}, ALL),

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import pytest
-
 from gateway.toolcalls.schema.keywords import misfit, parts
+from tests.cases import each_of
 
 S: dict[str, Any] = {"type": "string"}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("schema", "paths"),
     [
         (S, [()]),
@@ -44,7 +43,7 @@ VALUES: list[tuple[str, list[Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("keyword", "good", "bad"), VALUES)
+@each_of(("keyword", "good", "bad"), VALUES)
 def test_value_that_a_keyword_does_not_take_is_named_with_its_place(
     keyword: str, good: list[object], bad: list[object]
 ) -> None:

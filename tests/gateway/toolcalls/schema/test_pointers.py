@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from referencing import Registry, Resource
@@ -12,6 +11,7 @@ from referencing.jsonschema import DRAFT202012
 from gateway.toolcalls.schema.json_types import ALL, STRING, kinds_of
 from gateway.toolcalls.schema.keywords import dead_references, escaped, resolve
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call
+from tests.cases import each_of
 
 ROOT: dict[str, Any] = {
     "$id": "https://example.com/schemas/tool.json",
@@ -37,7 +37,7 @@ ROOT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("reference", "expected"),
     [
         ("#", ROOT),
@@ -72,7 +72,7 @@ def test_reference_names_a_part(reference, expected):
     assert resolve(reference, root) == (root if expected is ROOT else expected)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "reference",
     [
         *("#foo", "#shown", "#/nowhere", "#/properties/x/anyOf/2", "#/properties/x/anyOf/01", "#/properties/x/anyOf/-"),

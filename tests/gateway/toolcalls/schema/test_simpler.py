@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.toolcalls.schema.merge import tidied, typed
 from gateway.toolcalls.schema.schema_check import problems
+from tests.cases import each_of
 
 WORDS = ("type", "properties", "items", "required", "enum", "anyOf", "$ref", "$defs", "description", "a", "1")
 LEAVES = st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from([*WORDS, "string", "array", "#", "#/$defs/a"])
@@ -65,10 +66,10 @@ def test_what_templates_read_is_not_changed(schema):
     assert tidied(schema) == schema
 
 
-@pytest.mark.parametrize(
+@each_of(
     "part", [True, None, "string", {"type": "array"}, {"items": [{"type": "string"}]}, {"enum": []}, {"required": True}]
 )
-@pytest.mark.parametrize("value", ["x", 1, None, ["x", 1], {"b": 2}])
+@each_of("value", ["x", 1, None, ["x", 1], {"b": 2}])
 def test_tidied_form_allows_what_the_schema_allows(part, value):
     schema = {"type": "object", "properties": {"a": part}}
     if not problems(schema, {"a": value}):
@@ -98,7 +99,7 @@ def test_tidied_form_has_items_wherever_a_template_may_loop_over_them(kinds: Any
     assert tidied({"properties": {"a": {"type": "object"}}})["properties"]["a"] == {"type": "object"}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("part", "expected"),
     [
         ({"items": [{"type": "string"}]}, {"items": {}}),
@@ -164,7 +165,7 @@ def test_typed_form_of_references_that_branch_has_at_most_2000_parts() -> None:
     assert 2000 < count(typed(schema)) <= 2000 + len(names) * 16
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("part", "expected"),
     [
         ({"type": ["null", "integer"]}, {"type": "integer"}),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.toolcalls.schema.schema_check import flaw
 from gateway.toolcalls.schema.spec import ToolSpec, validate_call
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import TIME, WEATHER
 
 
@@ -142,7 +143,7 @@ def test_items_that_other_schemas_evaluate_are_not_looked_for() -> None:
     assert validate_call(tool(longer), {"a": [1] * 1000}) == []
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("reference", "definition"),
     [
         ("#a{}", {"$anchor": "a{}"}),
@@ -152,7 +153,7 @@ def test_items_that_other_schemas_evaluate_are_not_looked_for() -> None:
         ("#/$defs/d{}", {"$id": "https://x.example/{}"}),
     ],
 )
-@pytest.mark.parametrize(("count", "found"), [(5, 1), (400, 0)])
+@each_of(("count", "found"), [(5, 1), (400, 0)])
 def test_references_that_are_searched_for_cost_what_the_search_does(
     reference: str, definition: dict[str, str], count: int, found: int
 ) -> None:
@@ -170,7 +171,7 @@ def test_references_that_name_a_place_cost_no_search() -> None:
     assert len(validate_call(tool(schema), {})) == 1
 
 
-@pytest.mark.parametrize(
+@each_of(
     "schema",
     [
         {"type": 7},

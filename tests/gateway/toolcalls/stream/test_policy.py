@@ -3,13 +3,13 @@
 import itertools
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls.formats.registry import format_named, format_names
 from gateway.toolcalls.parser import AssistantMessage, ToolCall, join_events, parse, parser_for, stream
 from gateway.toolcalls.stream.output_events import CallArguments, CallClosed, CallStarted, Policy
+from tests.cases import each_of
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, Numbered
 
 KNOWN = '<tool_call>\n{"name": "get_time", "arguments": {"tz": "CET"}}\n</tool_call>'
@@ -209,7 +209,7 @@ def shaped(name: str, tool: str) -> str:
     return re.sub(r"\b(TOOL|KEY|VALUE)\b", lambda found: words[found[0]], format_named(name).shape)
 
 
-every_format = pytest.mark.parametrize("name", format_names())
+every_format = each_of("name", format_names())
 
 
 @every_format

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls.stream.watcher import REGION_CAP, ToolWatcher, WatchEvent
+from tests.cases import each_of
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "tool_watcher.json").read_text())
 START, END = VECTORS["start_id"], VECTORS["end_id"]
@@ -56,7 +57,7 @@ def expected(ids: Sequence[int], cap: int, *, ends: bool) -> list[Told]:
     return plain([WatchEvent(kind, array("I", ids), why) for kind, ids, why in out])  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["name"])
+@each_of("case", VECTORS["cases"])
 def test_the_vectors_of_the_contract_hold(case: dict[str, Any]) -> None:
     watcher = ToolWatcher(START, END, case["region_cap"] or 0)
     events = [event for feed in case["feeds"] for event in watcher.feed(feed)]

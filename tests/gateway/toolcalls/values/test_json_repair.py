@@ -3,13 +3,13 @@
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls.values.json_repair import MendingScanner, mended
 from gateway.toolcalls.values.json_scanner import MAX_DEPTH, JsonScanner, Scan, missing_end
 from gateway.toolcalls.values.string_end import Surroundings
+from tests.cases import each_of
 from tests.gateway.toolcalls.strategies import json_values
 
 FILE = Surroundings(
@@ -102,12 +102,12 @@ def read(text: str) -> object:
     return None if told is None else json.loads(told)
 
 
-@pytest.mark.parametrize(("text", "meant"), FLAWS)
+@each_of(("text", "meant"), FLAWS)
 def test_a_flaw_with_one_reading_is_read_as_that(text: str, meant: object) -> None:
     assert read(text) == meant
 
 
-@pytest.mark.parametrize("text", NO_READING)
+@each_of("text", NO_READING)
 def test_a_flaw_without_a_reading_is_wrong(text: str) -> None:
     told, state = pieces(text, [])
     assert (state, mended(text, FILE)) in ((Scan.WRONG, None), (Scan.WHOLE, None))
@@ -121,7 +121,7 @@ def test_the_cuts_do_not_matter(text: str, cuts: list[int]) -> None:
     assert pieces(text, cuts) == pieces(text, [])
 
 
-@pytest.mark.parametrize("text", [*(text for text, _ in FLAWS), *NO_READING])
+@each_of("text", [*(text for text, _ in FLAWS), *NO_READING])
 def test_a_flaw_that_comes_by_single_characters_is_written_the_same(text: str) -> None:
     text += " </tool_call> x"
     assert pieces(text, [*range(len(text))]) == pieces(text, [])

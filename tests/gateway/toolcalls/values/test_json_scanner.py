@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls.values.json_scanner import MAX_ATOM, MAX_DEPTH, JsonScanner, Scan
+from tests.cases import each_of
 from tests.gateway.toolcalls.strategies import json_values
 
 fragments = st.lists(
@@ -102,7 +103,7 @@ def test_a_beginning_of_json_is_never_wrong(text: str, cut: int) -> None:
     assert scanner.state in (Scan.MORE, Scan.WHOLE)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "good"),
     [
         ("[1,]", 2),
@@ -134,7 +135,7 @@ def test_half_an_escape_and_an_open_number_are_held() -> None:
     assert scanner.scan('["a\\u00e9", 12]', 12) == 15
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "good"),
     [
         ('{"a": "b"', 8),

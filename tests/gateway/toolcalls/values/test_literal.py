@@ -13,6 +13,7 @@ from gateway.toolcalls.values.atoms import GEMMA, PYTHON, PYTHON_CALL, ValueDial
 from gateway.toolcalls.values.json_scanner import Scan
 from gateway.toolcalls.values.literal import LiteralScanner
 from gateway.toolcalls.values.string_end import NOTHING_KNOWN, Surroundings
+from tests.cases import each_of
 from tests.gateway.toolcalls.strategies import json_values
 
 KNOWN = Surroundings(("a", "b", "c", "d", "note"), ("<tool_call|>",))
@@ -67,7 +68,7 @@ def test_any_members_of_known_names_give_the_same_in_any_pieces(text: str, cuts:
     assert scan(text, cuts, GEMMA, KNOWN) == scan(text, [], GEMMA, KNOWN)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "wanted"),
     [
         ("07", "7"),
@@ -124,7 +125,7 @@ def test_gemmas_values_are_converted_or_refused(text: str, wanted: str | None) -
     assert (told if state is Scan.WHOLE else None) == wanted
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "value"),
     [
         ('{a:<|"|>x<|"|> b:[1] note:{} d:2}', {"a": "x", "b": [1], "note": {}, "d": 2}),
@@ -136,7 +137,7 @@ def test_gemmas_values_are_converted_or_refused(text: str, wanted: str | None) -
         ('{a:<|"|>x<|"|> e:1}', None),
     ],
 )
-@pytest.mark.parametrize("cuts", [[], list(range(99))])
+@each_of("cuts", [[], list(range(99))])
 def test_commas_and_quotes_may_be_missing_before_members_that_the_schema_names(
     text: str, value: Any, cuts: list[int]
 ) -> None:
@@ -150,7 +151,7 @@ def test_closing_brackets_in_a_string_are_held_for_a_marker_up_to_a_bound() -> N
         assert scan(begun, [], GEMMA, KNOWN)[1] == '{"a":"x' + "}" * (count - held)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("schema", "kinds"),
     [
         ({}, ALL),
@@ -183,7 +184,7 @@ def test_a_value_whose_strings_may_hold_quotes_is_the_same_value_where_they_hold
     assert json.loads(told) == value
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "value"),
     [
         ("'sed -n '3,4p' /x',", "sed -n '3,4p' /x"),
@@ -195,14 +196,14 @@ def test_a_value_whose_strings_may_hold_quotes_is_the_same_value_where_they_hold
         ("'''a'b''',", "a'b"),
     ],
 )
-@pytest.mark.parametrize("cuts", [[], list(range(200))])
+@each_of("cuts", [[], list(range(200))])
 def test_a_quote_ends_a_string_only_where_a_value_may_end(text: str, value: Any, cuts: list[int]) -> None:
     state, told, _ = scan(text, cuts, PYTHON_CALL)
     assert state is Scan.WHOLE
     assert json.loads(told) == value
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "value"),
     [
         ("{'a', \"b\"},", ["a", "b"]),
@@ -215,7 +216,7 @@ def test_a_quote_ends_a_string_only_where_a_value_may_end(text: str, value: Any,
         ("[{'a'}, {'b': 1}],", [["a"], {"b": 1}]),
     ],
 )
-@pytest.mark.parametrize("cuts", [[], list(range(50))])
+@each_of("cuts", [[], list(range(50))])
 def test_a_set_is_a_list(text: str, value: Any, cuts: list[int]) -> None:
     state, told, _ = scan(text, cuts)
     assert state is Scan.WHOLE

@@ -22,6 +22,7 @@ from leaf_sdk import (
 from leaf_sdk.errors import FragmentCacheInvalid
 from leaf_sdk.leaf.bolt_on import parse_cache
 from leaf_sdk.testing import tiny_map_bytes
+from tests.cases import each_of
 
 LEVELS = ("verify", "trust")
 
@@ -113,7 +114,7 @@ def tool(token_map) -> CodecTool:
     return CodecTool(manifest, echo, {"m": fragments})
 
 
-@pytest.mark.parametrize("fragment", [True, False])
+@each_of("fragment", [True, False])
 def test_a_bolt_on_that_echoes_a_control_token_answers_ordinary_ids(token_map, spelled, tool, fragment):
     for text in spelled:
         written = json.dumps({"x": text, "fragment": fragment})

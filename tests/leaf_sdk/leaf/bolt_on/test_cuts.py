@@ -12,6 +12,7 @@ from leaf_sdk.leaf.bolt_on.cuts import Cuts, cuts_by, cuts_of
 from leaf_sdk.leaf.bolt_on.patterns import UNIVERSE, PatternUnknown, read_pattern
 from leaf_sdk.testing import texts, tiny_map
 from leaf_sdk.vocab.pre_tokenizers import GPT2, SMOLLM, PreTokenizer, to_tokenizers
+from tests.cases import each_of
 
 _REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|" + _REST
@@ -146,7 +147,7 @@ def test_no_ascii_character_joins_the_one_before_it_under_nfc():
         assert all(unicodedata.normalize("NFC", each + after) == each + after for each in starters[::7])
 
 
-@pytest.mark.parametrize(
+@each_of(
     "pattern",
     [
         r"\ba+",

@@ -16,6 +16,7 @@ from leaf_sdk.leaf.bolt_on.cuts import Cuts, cuts_of
 from leaf_sdk.leaf.bolt_on.precaching import PROBES
 from leaf_sdk.leaf.bolt_on.template import Core, Region, Slot, parse_template, plan
 from leaf_sdk.testing import texts, tiny_map, tiny_map_bytes
+from tests.cases import each_of
 
 TINY = tiny_map()
 TEXTS = {
@@ -193,8 +194,8 @@ def test_a_cache_may_be_named_by_the_hash_of_the_tokenizer_file():
         Fragments(TINY, by_file)
 
 
-@pytest.mark.parametrize("bad", [300, 303, 290, -1, 2**40])
-@pytest.mark.parametrize("place", ["parts", "pieces"])
+@each_of("bad", [300, 303, 290, -1, 2**40])
+@each_of("place", ["parts", "pieces"])
 def test_ids_that_no_text_may_have_are_refused(bad, place):
     good, wrong = (Ids((104,)),), (Ids((104, bad)),)
     fragment = CachedFragment(
@@ -242,7 +243,7 @@ def test_two_fragments_with_one_id_are_refused():
         precache([FragmentText("t", "a"), FragmentText("t", "b")], TINY)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "document",
     [
         b"{",

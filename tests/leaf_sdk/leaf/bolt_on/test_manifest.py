@@ -14,6 +14,7 @@ from leaf_sdk import Manifest, ModelBinding, load_cache, load_manifest, load_man
 from leaf_sdk.errors import FragmentCacheInvalid, ManifestInvalid
 from leaf_sdk.leaf.bolt_on import parse_manifest
 from leaf_sdk.testing import tiny_map
+from tests.cases import each_of
 
 HASH = "ab" * 32
 GOOD = {
@@ -106,7 +107,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@each_of("wrong", WRONG)
 def test_the_first_wrong_field_is_named(wrong):
     with pytest.raises(ManifestInvalid) as raised:
         parse_manifest(_bytes(WRONG[wrong]), source="tool.json")
@@ -119,7 +120,7 @@ def test_the_json_schema_takes_what_is_read(fields):
     assert SCHEMA.is_valid(fields)
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@each_of("wrong", WRONG)
 def test_the_json_schema_refuses_what_is_refused(wrong):
     assert not SCHEMA.is_valid(WRONG[wrong])
 
@@ -246,7 +247,7 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path):
         load_manifest(tmp_path / "none.json")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "properties", "expected"),
     [
         ("say", {}, True),

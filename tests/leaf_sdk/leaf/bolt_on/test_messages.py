@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import leaf_sdk
 from leaf_sdk import CodecToolCall, CodecToolResult
 from leaf_sdk.errors import CallInvalid
+from tests.cases import each_of
 
 CALL_IDS = st.one_of(st.text(), st.integers(-(2**31), 2**63 - 1))
 IDS = st.lists(st.integers(0, 2**32 - 1)).map(tuple)
@@ -80,7 +81,7 @@ def test_any_bytes_are_a_message_or_our_error(data):
 GOOD = {"name": "t", "callId": "c", "argumentIds": [1], "modelId": "m"}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("key", "value"),
     [
         ("name", None),

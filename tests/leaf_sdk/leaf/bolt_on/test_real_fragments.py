@@ -16,6 +16,7 @@ from leaf_sdk.leaf.bolt_on.precaching import PROBES
 from leaf_sdk.testing.samples import samples
 from leaf_sdk.vocab import build_map
 from leaf_sdk.vocab.tiktoken_file import CUTS
+from tests.cases import each_of
 
 pytestmark = [pytest.mark.tokenizers, pytest.mark.timeout(600)]
 
@@ -75,7 +76,7 @@ def hold_against_whole(token_map: TokenMap) -> FragmentCache:
     return cache
 
 
-@pytest.mark.parametrize("name", BYTE_LEVEL)
+@each_of("name", BYTE_LEVEL)
 def test_a_filled_template_has_the_ids_of_its_whole_text_and_most_literals_are_cached(name):
     cached = hold_against_whole(map_of(name)).fragments
     parted = [name for name, each in cached.items() if any(isinstance(piece, Ids) for piece in each.pieces)]

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.transport.http.client import check_public
 from gateway.proxy.transport.interface import NoAnswer
+from tests.cases import each_of
 
 IDN = "xn--mller-kva.example"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("url", "address", "authority"),
     [
         ("http://a/mcp", Address(Origin(False, "a", 80), "/mcp"), "a"),

@@ -17,6 +17,7 @@ from gateway.proxy.transport.http.http_answers import (
     why_given_up,
 )
 from gateway.proxy.transport.interface import LinkLost, MaybeForgotten, NoAnswer, PeerError, Unfit
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 VERSION = "2025-11-25"
@@ -45,7 +46,7 @@ def message(number: object, **more: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": number, **more}).encode()
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("status", "headers", "kind"),
     [
         (200, {"content_type": "application/json; charset=utf-8"}, JSON),
@@ -73,7 +74,7 @@ async def test_result_is_found_alone_or_among_others_and_its_number_may_be_spell
         assert await read_json(whole(200, body), 3, len(body), VERSION if body != batch else "2025-03-26") == {"it": 1}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("status", "body", "failure", "words"),
     [
         (200, message(3, result={"it": "x" * 100}), Unfit, "its answer of more than 100 bytes is over the limit"),
@@ -93,8 +94,8 @@ async def test_body_without_the_result_says_why(status, body, failure, words):
     assert str(raised.value).startswith(words.removesuffix("(HTTP 202)") if status == 202 else words)
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize(("location", "words"), [("/n\x1bew", r"to '/n\\x1bew'"), ("", "without saying where")])
+@each_of("status", [301, 302, 303, 307, 308])
+@each_of(("location", "words"), [("/n\x1bew", r"to '/n\\x1bew'"), ("", "without saying where")])
 async def test_redirect_says_where_it_leads(status, location, words):
     refusal = await read_refusal(whole(status, location=location), in_session=False)
 
@@ -102,9 +103,7 @@ async def test_redirect_says_where_it_leads(status, location, words):
     assert str(refusal).startswith(f"it redirects {words} (HTTP {status} ")
 
 
-@pytest.mark.parametrize(
-    ("status", "forgotten"), [(399, False), (400, True), (404, True), (499, True), (500, False), (503, True)]
-)
+@each_of(("status", "forgotten"), [(399, False), (400, True), (404, True), (499, True), (500, False), (503, True)])
 async def test_refusal_that_speaks_of_the_session_may_mean_that_it_is_forgotten(status, forgotten):
     refusal = whole(status, b"Session not found", content_type="text/plain")
 
@@ -112,7 +111,7 @@ async def test_refusal_that_speaks_of_the_session_may_mean_that_it_is_forgotten(
     assert not isinstance(await read_refusal(refusal, in_session=False), MaybeForgotten)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("status", "kind", "body", "words"),
     [
         (401, "text/plain", b"go away", "HTTP 401 Unauthorized: it asks for credentials: set "),

@@ -16,6 +16,7 @@ from gateway.proxy.transport.http.client import HttpClient, open_http_client
 from gateway.proxy.transport.interface import NoAnswer, Transport
 from gateway.proxy.transport.oauth.discovery import read_resource
 from gateway.proxy.transport.oauth.token_endpoint import AGAIN, ClientCredentialsGrant
+from tests.cases import each_of
 
 from .raw_server import Asked, RawServer, Reply, raw_server
 
@@ -379,7 +380,7 @@ async def test_token_is_renewed_a_little_before_it_expires(guarded, client, told
     assert seen == ["Bearer t1", "Bearer t1", "Bearer t2"]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "url", "fits"),
     [
         ("http://a/mcp", "http://a/mcp", True),

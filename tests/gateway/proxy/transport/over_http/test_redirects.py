@@ -8,6 +8,7 @@ import pytest
 from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.code_flow import NotOurs
 from gateway.proxy.transport.oauth.sign_in import Redirects, open_redirects
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 
@@ -157,6 +158,6 @@ async def test_browser_that_comes_back_is_told_that_it_is_done_and_others_are_no
     assert await redirects.code() == "7"
 
 
-@pytest.mark.parametrize("head", [b"", b"GET /callback", b"GET\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n"])
+@each_of("head", [b"", b"GET /callback", b"GET\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n"])
 async def test_what_is_no_request_is_not_answered(head):
     assert await visit(Redirects("http://127.0.0.1:1/callback"), head) == b""

@@ -12,6 +12,7 @@ import pytest
 from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.code_flow import read_registration
 from gateway.proxy.transport.oauth.token_endpoint import Refused, read_tokens
+from tests.cases import each_of
 
 from .standin_authorization import METADATA, PROTECTED
 from .test_sign_in import REDIRECT, ask, client, key_of, sign_in, signed_in_to, standin, store, upstream
@@ -84,7 +85,7 @@ async def test_empty_scopes_are_no_scopes(standin, client, store):
     assert "scope" not in standin.forms[0]
 
 
-@pytest.mark.parametrize("life", ["3600", 3600, "3600.0", "soon", None, 0, -1, True])
+@each_of("life", ["3600", 3600, "3600.0", "soon", None, 0, -1, True])
 def test_lifetime_that_is_written_as_text_counts(life):
     """fastmcp 237 (SAP, Entra) and qwen-code 5355: what makes no sense is not known."""
     tokens = read_tokens(200, {"access_token": "a", "expires_in": life})

@@ -22,6 +22,7 @@ from gateway.proxy.transport.oauth.discovery import fetcher_for
 from gateway.proxy.transport.oauth.grants import OPERATOR, Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in, revoke
 from gateway.proxy.transport.oauth.token_renewal import SignedIn
+from tests.cases import each_of
 
 from .raw_server import Asked, RawServer, Reply, raw_server
 from .standin_authorization import METADATA, PROTECTED, StandInAuthorization, body_of, standin_authorization
@@ -587,7 +588,7 @@ async def test_sign_in_and_sign_out_are_noticed_by_a_running_gateway(standin, cl
     assert standin.refresh_tokens == {}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("changes", "form"),
     [
         ({}, {"token": "r", "token_type_hint": "refresh_token", "client_id": "me"}),
@@ -596,7 +597,7 @@ async def test_sign_in_and_sign_out_are_noticed_by_a_running_gateway(standin, cl
         ({"revocation_endpoint": None}, None),
     ],
 )
-@pytest.mark.parametrize("status", [200, 503])
+@each_of("status", [200, 503])
 async def test_sign_in_is_ended_at_the_authorization_server_where_it_takes_that(changes, form, status):
     sent: list[object] = []
 

@@ -12,6 +12,7 @@ from gateway.protocol.mending import BrokenAnswer
 from gateway.protocol.messages import Failure, Response
 from gateway.proxy.transport.http.streams import Position, StreamAnswers
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, SessionForgotten, Transport
+from tests.cases import each_of
 
 from .raw_server import Asked, RawServer, Reply, raw_server
 
@@ -391,7 +392,7 @@ class _Pieces:
         return self._pieces.pop(0)
 
 
-@pytest.mark.parametrize("line", [b"\n", b"\r\n", b": x\n", b"id: 1\n", b"data:\n", b"data: {}\n\n"])
+@each_of("line", [b"\n", b"\r\n", b": x\n", b"id: 1\n", b"data:\n", b"data: {}\n\n"])
 async def test_stream_of_many_short_lines_lets_others_have_their_turn(line: bytes) -> None:
     turns = 0
 

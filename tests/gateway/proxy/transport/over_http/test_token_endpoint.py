@@ -13,6 +13,7 @@ from gateway.proxy.caller import CallerToken
 from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.discovery import DocumentFetcher
 from gateway.proxy.transport.oauth.token_endpoint import AGAIN, NotIssued, Refused, TokenExchange, Tokens, read_tokens
+from tests.cases import each_of
 
 LONGEST = 16 * 1024
 
@@ -25,7 +26,7 @@ def test_issued_token_is_read_with_what_is_said_about_it(status):
     assert read_tokens(status, {"access_token": "t"}) == Tokens("t", None, None, None)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("told", "life"),
     [
         (1, 1.0),

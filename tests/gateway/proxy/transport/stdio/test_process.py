@@ -15,6 +15,7 @@ from gateway.observe.logs import get_logger
 from gateway.protocol.lines import PORTION
 from gateway.proxy.transport.interface import ServerLog
 from gateway.proxy.transport.stdio.server_process import Child, GatheredBytes, run_child
+from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio
 LOG = get_logger("test")
@@ -104,7 +105,7 @@ async def test_input_that_is_lost_with_the_process_does_not_end_what_is_still_in
     assert ear.said == b"its last words\n"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("code", "cause"),
     [
         (None, "its process closed its input or output"),

@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from gateway.proxy.upstream.items.item_flaws import (
     GONE,
     Flaw,
@@ -16,6 +14,7 @@ from gateway.proxy.upstream.items.item_flaws import (
     shown,
     unusable,
 )
+from tests.cases import each_of
 
 READ_ALIKE = [
     r"^[a-z]+$",
@@ -83,7 +82,7 @@ READ_OTHERWISE = [
 ]
 
 
-@pytest.mark.parametrize("pattern", READ_ALIKE)
+@each_of("pattern", READ_ALIKE)
 def test_pattern_that_python_and_javascript_read_alike_is_taken(pattern):
     re.compile(pattern)
 
@@ -91,7 +90,7 @@ def test_pattern_that_python_and_javascript_read_alike_is_taken(pattern):
     assert schema_fault({"patternProperties": {pattern: {}}}) is None
 
 
-@pytest.mark.parametrize("pattern", READ_OTHERWISE)
+@each_of("pattern", READ_OTHERWISE)
 def test_pattern_that_one_of_them_may_not_read_is_named(pattern):
     assert schema_fault({"properties": {"x": {"pattern": pattern}}}) == (
         "pattern",
@@ -99,7 +98,7 @@ def test_pattern_that_one_of_them_may_not_read_is_named(pattern):
     )
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("schema", "fault"),
     [
         ({"$id": "a", "properties": {"x": {"$id": "b"}}}, None),
@@ -132,7 +131,7 @@ def test_schema_that_is_too_large_names_no_keyword():
     assert (keyword, bool(why)) == ("", True)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("value", "words"),
     [
         (GONE, "nothing"),

@@ -19,6 +19,7 @@ from gateway.proxy.transport.interface import (
 from gateway.proxy.upstream.supervision import listing as listing_module
 from gateway.proxy.upstream.supervision.listing import EMPTY
 from gateway.proxy.upstream.supervision.session_member import SessionMember, tell_level, why_silent
+from tests.cases import each_of
 from tests.gateway.proxy.upstream.supervision.standin_session import (
     NO_SUCH,
     REFUSED,
@@ -250,7 +251,7 @@ async def test_server_is_told_a_log_level_once_and_the_lowest_of_those_that_were
     assert server.asked == [("logging/setLevel", each) for each in ("warning", "info", "debug")]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("pages", "modern", "capabilities", "silence", "pinged"),
     [
         ({}, False, {}, None, True),
