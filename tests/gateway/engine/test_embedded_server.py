@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config import EngineConfig
-from gateway.engine.embedded import server as embedded
+from gateway.engine.embedded import engine_process as embedded
 from gateway.engine.embedded.engine_process import (
     Listening,
     divided,

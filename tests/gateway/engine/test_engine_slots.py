@@ -14,7 +14,7 @@ import anyio.from_thread
 import pytest
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
-from gateway.engine.slots.rates import Rates
+from gateway.engine.slots.engine_speed import Rates
 from gateway.engine.start.readiness import EngineRoute
 from gateway.errors import ConfigError, EngineUnavailable
 from gateway.observe.metrics import Metrics

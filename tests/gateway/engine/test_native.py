@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from gateway.engine.embedded import native
+from gateway.engine.embedded import child_process
 
 
 def missing(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
@@ -19,8 +19,8 @@ def test_package_that_is_there_is_loaded(monkeypatch: pytest.MonkeyPatch, capsys
     package = ModuleType("xllamacpp")
     monkeypatch.setitem(sys.modules, "xllamacpp", package)
 
-    assert native.load() is package
-    assert native.main() == 0
+    assert child_process.load() is package
+    assert child_process.check() == 0
     assert capsys.readouterr().out == "the embedded engine can start\n"
 
 
@@ -42,5 +42,5 @@ def test_package_that_is_there_is_loaded(monkeypatch: pytest.MonkeyPatch, capsys
 def test_what_this_system_lacks_is_named(monkeypatch, capsys, words: str, said: str) -> None:
     missing(monkeypatch, words)
 
-    assert native.main() == 3
+    assert child_process.check() == 3
     assert capsys.readouterr().err == f"the embedded engine can't start: {said}\n"
