@@ -17,13 +17,13 @@ from gateway.proxy.bolt_on import HeldMaps, KnownMaps, open_bolt_on
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.http.client import Authorizer
 from gateway.proxy.transport.http.http_transport import HttpClient, open_http, open_http_client
-from gateway.proxy.transport.interface import Pending, Transport
 from gateway.proxy.transport.oauth.discovery import fetcher_for
 from gateway.proxy.transport.oauth.grants import GrantStore
 from gateway.proxy.transport.oauth.token_endpoint import TokenExchange
 from gateway.proxy.transport.oauth.token_renewal import SignedIn, authorizer_for
 from gateway.proxy.transport.stdio.server_process import Watchdog
 from gateway.proxy.transport.stdio.stdio_transport import open_stdio
+from gateway.proxy.transport.transport_interface import Pending, Transport
 from gateway.proxy.upstream.session.session import ForNobody, Session
 from gateway.proxy.upstream.supervision.session_member import Connect
 

@@ -17,9 +17,9 @@ from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.connector import Connector
 from gateway.proxy.results import CallOutcome, ending_of, failure
 from gateway.proxy.transport.http.client import Authorizer
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.token_endpoint import TokenExchange
 from gateway.proxy.transport.oauth.token_renewal import OneSignIn, SignedIn
+from gateway.proxy.transport.transport_interface import NoAnswer
 from gateway.proxy.upstream.upstream import OwnUpstreams, Upstream
 
 _TRIES: Final = 4

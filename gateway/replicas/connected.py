@@ -27,8 +27,8 @@ from gateway.replicas.forwarder import (
     start_of,
     streams,
 )
-from gateway.replicas.interface import FORWARDED, Broken, Purpose, Replica, quietly
 from gateway.replicas.link import Link
+from gateway.replicas.replica_interface import FORWARDED, Broken, Purpose, Replica, quietly
 from gateway.replicas.sealed_records import RecordFault, ReplicaKeys, derived
 
 # Requests of other replicas go to the same app that clients use, so that each caller is checked again. A connection

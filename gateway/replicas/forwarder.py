@@ -14,8 +14,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.deadlines import Deadline, Deadlines
 from gateway.errors import NotAnswered, OwnerGone, ReplicaBusy
-from gateway.replicas.interface import FORWARDED, Broken, Replica, quietly
 from gateway.replicas.link import FAULTS, Link, LinkPool, gone
+from gateway.replicas.replica_interface import FORWARDED, Broken, Replica, quietly
 from gateway.replicas.sealed_records import RecordFault, ReplicaKeys
 
 # Bodies are separate records. Headers that belong to one connection are left out.

@@ -12,7 +12,7 @@ import anyio
 
 from gateway.errors import OwnerGone, ReplicaBusy
 from gateway.observe.logs import get_logger
-from gateway.replicas.interface import Replica
+from gateway.replicas.replica_interface import Replica
 from gateway.replicas.sealed_records import FULL, HELLO_BYTES, Hello, NoRoom, RecordFault, Records, ReplicaKeys
 
 # If one side is too fast, data waits in the kernel, or the sender waits.

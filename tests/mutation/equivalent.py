@@ -118,7 +118,7 @@ EQUIVALENT: Final = {
     "anyio.current_time() - began >= _LONGEST_PAUSE": "a stream that lasted for exactly this time is either way",
     "gateway/replicas/connected.py: 4096  ->  8192": _KEPT,
     "gateway/replicas/link.py: 8  ->  9": _BOUND,
-    "gateway/replicas/interface.py: 24  ->  48": _LENGTH,
+    "gateway/replicas/replica_interface.py: 24  ->  48": _LENGTH,
     "gateway/replicas/sealed_records.py: 2  ->  3": "what is derived beyond both keys is not used",
     "gateway/serve/auth/rate_limiter.py: left < _WHOLE  ->  left <= _WHOLE": _MADE_UP,
     "gateway/serve/auth/rate_limiter.py: left >= _WHOLE  ->  left > _WHOLE": _MADE_UP,

@@ -24,11 +24,11 @@ import anyio
 
 from gateway.config.gateway_config import SignInConfig, UpstreamConfig
 from gateway.proxy.transport.http.client import open_http_client
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.code_flow import Client
 from gateway.proxy.transport.oauth.discovery import fetcher_for
 from gateway.proxy.transport.oauth.grants import OPERATOR, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
+from gateway.proxy.transport.transport_interface import NoAnswer
 from tests.oauth import exchange, keycloak, replicas
 from tests.oauth.browser import agree
 from tests.oauth.ports import free_port, listening

@@ -28,7 +28,7 @@ from gateway.proxy.result_tokens import UnreadText
 from gateway.proxy.results import WrittenIds, error_result
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.http_answers import common_headers, media_type, status_words
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, Unfit, too_long
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, Unfit, too_long
 from leaf_sdk.errors import CallInvalid, ManifestInvalid
 from leaf_sdk.leaf.bolt_on import (
     CALL_PATH,

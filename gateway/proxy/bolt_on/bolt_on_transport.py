@@ -36,7 +36,7 @@ from gateway.proxy.bolt_on.bolt_on_tools import (
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds, error_result
 from gateway.proxy.transport.http.client import HttpClient
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Pending, Transport
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError, Pending, Transport
 from leaf_sdk.leaf.bolt_on.messages import MAX_CALL_BYTES
 
 _WORDS = 300

@@ -21,7 +21,7 @@ from gateway.protocol.eras import PROGRESS_KEY, meta_of
 from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.shares import ShareRule
-from gateway.proxy.transport.interface import (
+from gateway.proxy.transport.transport_interface import (
     LinkLost,
     MaybeForgotten,
     NoAnswer,

@@ -16,7 +16,7 @@ from gateway.config.gateway_config import LimitsConfig, UpstreamConfig
 from gateway.config.state import replace_file
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import Caller
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError
 from gateway.proxy.upstream.dispatcher import Dispatcher
 from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.items.item_reader import ItemKind, ItemReader

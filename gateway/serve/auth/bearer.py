@@ -23,7 +23,7 @@ from gateway.observe.client_metrics import AccessMetrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, NEWEST_HANDSHAKE
 from gateway.proxy.caller import ANYBODY
 from gateway.proxy.proxy import Proxy
-from gateway.replicas.interface import FORWARDED
+from gateway.replicas.replica_interface import FORWARDED
 from gateway.serve.auth.api_keys import KeyRing, digest_of
 from gateway.serve.auth.identity import (
     FULL,

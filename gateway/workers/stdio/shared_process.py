@@ -20,10 +20,10 @@ from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.protocol.messages import is_json
-from gateway.proxy.transport.interface import ServerLog
 from gateway.proxy.transport.stdio import hosted
 from gateway.proxy.transport.stdio.hosted import SHIFT, Wanted
 from gateway.proxy.transport.stdio.server_process import Child, Watchdog, run_child
+from gateway.proxy.transport.transport_interface import ServerLog
 from gateway.workers.stdio.switch import SERVER, Switch, To
 
 # What a worker does not read is kept up to a bound. Beyond it the connection is cut, so that a worker that hangs

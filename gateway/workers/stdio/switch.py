@@ -32,8 +32,8 @@ from gateway.protocol.messages import (
     encode_response,
     parse_message,
 )
-from gateway.proxy.transport.interface import CANCELLED
 from gateway.proxy.transport.stdio.hosted import MESSAGE, SHARED, STRANGE, long_line
+from gateway.proxy.transport.transport_interface import CANCELLED
 from gateway.proxy.upstream.session.session import UPDATED, least_severe
 from gateway.workers.stdio.worker_requests import NEVER_CANCELLED, OURS, Seat, Seats, Turns
 

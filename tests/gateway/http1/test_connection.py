@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.http1.connection import Connection, header_lines
 from gateway.http1.origin import Origin
-from gateway.proxy.transport.interface import LinkLost, NoAnswer
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer
 
 PLACES = st.lists(st.integers(0, 5000), max_size=12)
 BODIES = st.lists(st.binary(min_size=1, max_size=200), max_size=5)

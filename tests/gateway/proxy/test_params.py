@@ -5,7 +5,7 @@ import json
 import anyio
 import pytest
 
-from gateway.proxy.transport.interface import why_unwritable
+from gateway.proxy.transport.transport_interface import why_unwritable
 
 pytestmark = pytest.mark.anyio
 

@@ -11,9 +11,9 @@ from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy import per_user
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.grants import OPERATOR, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns
+from gateway.proxy.transport.transport_interface import NoAnswer
 
 from .standin_accounts import standin_accounts
 

@@ -13,11 +13,11 @@ from gateway.config.gateway_config import GatewayConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Nobody, Principal
 from gateway.proxy.proxy import Proxy
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth import user_sign_ins
 from gateway.proxy.transport.oauth.code_flow import NotOurs
 from gateway.proxy.transport.oauth.grants import Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.user_sign_ins import UserSignIns, state_of
+from gateway.proxy.transport.transport_interface import NoAnswer
 from gateway.shared import StoreBounds
 from tests.gateway.proxy.standin_accounts import Accounts, standin_accounts
 from tests.standins.redis_in_memory import Memory

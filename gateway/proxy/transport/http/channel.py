@@ -25,7 +25,7 @@ from gateway.proxy.transport.http.http_answers import (
     redirect_words,
     status_words,
 )
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, SessionForgotten
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, SessionForgotten
 
 # Balancers in front of servers keep a session at one replica by cookies. Path, domain and age are not looked at: a jar
 # belongs to one address and one session, and ends with it (RFC 6265 asks for no more than what its user needs).

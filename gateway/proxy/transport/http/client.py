@@ -19,7 +19,7 @@ import anyio
 from gateway.config.address import is_loopback
 from gateway.http1.connection import CONNECT_TIME, KEPT_TIME, Connection, header_lines
 from gateway.http1.origin import Address, Origin, read_url
-from gateway.proxy.transport.interface import LinkLost, NoAnswer
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer
 from leaf_sdk.fetch.public_address import is_public
 
 # Credentials that never change are in the configuration's `headers` and don't need this.

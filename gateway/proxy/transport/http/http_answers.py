@@ -1,7 +1,7 @@
 """Answers of HTTP servers as outcomes of a request: a result, or an error that says why there is none.
 
 Turns a status and a body, or a message of a body or an event, into a result or an error of
-`proxy/transport/interface.py`, with a sentence for the person who has to solve it. It sends nothing and keeps
+`proxy/transport/transport_interface.py`, with a sentence for the person who has to solve it. It sends nothing and keeps
 nothing.
 """
 
@@ -16,7 +16,7 @@ from gateway.http1.origin import Address
 from gateway.protocol.lines import LongEvent
 from gateway.protocol.mending import BrokenAnswer, mend_message, number_of, read_batch
 from gateway.protocol.messages import Failure, Malformed, Response, RpcMessage, parse_answer, parse_message
-from gateway.proxy.transport.interface import (
+from gateway.proxy.transport.transport_interface import (
     LinkLost,
     MaybeForgotten,
     NoAnswer,

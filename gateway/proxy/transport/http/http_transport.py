@@ -44,7 +44,7 @@ from gateway.proxy.transport.http.http_answers import (
     why_given_up,
 )
 from gateway.proxy.transport.http.streams import FIRST, OLD_PATH, REFUSALS, OldStream, StreamAnswers, follow, listen
-from gateway.proxy.transport.interface import (
+from gateway.proxy.transport.transport_interface import (
     CANCELLED,
     NEVER_CANCELLED,
     LinkLost,

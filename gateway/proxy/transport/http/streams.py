@@ -19,7 +19,7 @@ from gateway.protocol.mending import BrokenAnswer, number_of
 from gateway.protocol.messages import Failure, Malformed, Notification, Request, Response, is_json
 from gateway.proxy.transport.http.channel import Channel
 from gateway.proxy.transport.http.http_answers import read_messages, read_refusal
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Unfit, too_long
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError, Unfit, too_long
 
 if TYPE_CHECKING:
     from gateway.http1.origin import Address

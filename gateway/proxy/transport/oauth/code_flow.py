@@ -20,8 +20,8 @@ from gateway.config.address import is_loopback
 from gateway.config.gateway_config import SignInConfig
 from gateway.escape import escape_text
 from gateway.proxy.transport.http.http_answers import status_words
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.discovery import AuthorizationServer
+from gateway.proxy.transport.transport_interface import NoAnswer
 
 AuthMethod = Literal["none", "client_secret_basic", "client_secret_post"]
 

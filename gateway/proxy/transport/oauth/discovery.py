@@ -13,7 +13,7 @@ from gateway.http1.connection import header_lines
 from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.http_answers import common_headers
-from gateway.proxy.transport.interface import NoAnswer
+from gateway.proxy.transport.transport_interface import NoAnswer
 
 # RFC 9728 for the MCP server, RFC 8414 and OpenID Connect Discovery for the authorization server.
 

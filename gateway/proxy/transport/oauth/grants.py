@@ -15,9 +15,9 @@ import anyio
 
 from gateway.config.state import replace_private, state_folder
 from gateway.errors import ConfigError
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.code_flow import Client
 from gateway.proxy.transport.oauth.token_endpoint import Tokens
+from gateway.proxy.transport.transport_interface import NoAnswer
 from gateway.shared import Shared
 from gateway.shared.store_interface import packed, unpacked
 

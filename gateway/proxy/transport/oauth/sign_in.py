@@ -22,7 +22,6 @@ from gateway.http1.connection import header_lines
 from gateway.http1.origin import read_url
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.http_answers import EVENTS, JSON, challenge_parameters, common_headers
-from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from gateway.proxy.transport.oauth.code_flow import (
     Client,
     CodeFlow,
@@ -45,6 +44,7 @@ from gateway.proxy.transport.oauth.discovery import (
 )
 from gateway.proxy.transport.oauth.grants import Grant
 from gateway.proxy.transport.oauth.token_endpoint import read_tokens
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer
 
 # RFC 8252, 7.3. Another path, another page's guess or a request that never ends is refused and changes nothing. The
 # answer is plain text, without a word of what was sent.

@@ -21,7 +21,6 @@ from gateway.http1.origin import read_url
 from gateway.proxy.caller import CallerToken
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.http_answers import challenge_parameters, status_words
-from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from gateway.proxy.transport.oauth.code_flow import Client
 from gateway.proxy.transport.oauth.discovery import (
     FETCH_TIME,
@@ -33,6 +32,7 @@ from gateway.proxy.transport.oauth.discovery import (
     origin_of,
     read_named_url,
 )
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer
 
 # RFC 6749, 5. A token is used only if a header can carry it and if it is a bearer token.
 

@@ -17,7 +17,6 @@ from gateway.errors import ConfigError
 from gateway.escape import escape_text
 from gateway.proxy.transport.http.client import Authorizer, HttpClient
 from gateway.proxy.transport.http.http_answers import challenge_parameters
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, SignInReplaced
 from gateway.proxy.transport.oauth.discovery import FETCH_TIME, DocumentFetcher, fetcher_for
 from gateway.proxy.transport.oauth.grants import OPERATOR, Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.token_endpoint import (
@@ -28,6 +27,7 @@ from gateway.proxy.transport.oauth.token_endpoint import (
     Tokens,
     read_tokens,
 )
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, SignInReplaced
 
 # A sign-in is renewed once for all requests, workers, processes and replicas at the same time, since authorization
 # servers take a refresh token that is used twice for a stolen one. It never opens a browser.

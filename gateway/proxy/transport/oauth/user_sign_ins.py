@@ -18,12 +18,12 @@ from urllib.parse import parse_qs
 
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.proxy.transport.http.client import open_http_client
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.code_flow import NOT_OURS, Client, CodeFlow, NotOurs
 from gateway.proxy.transport.oauth.discovery import AuthorizationServer, DocumentFetcher, fetcher_for
 from gateway.proxy.transport.oauth.grants import REGISTRATION, Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
 from gateway.proxy.transport.oauth.token_endpoint import Refused
+from gateway.proxy.transport.transport_interface import NoAnswer
 from gateway.shared import StoreBounds, StoreRecord
 from gateway.shared.store_interface import packed, unpacked
 

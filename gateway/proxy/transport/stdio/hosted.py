@@ -21,9 +21,9 @@ from gateway.config.gateway_config import UpstreamConfig
 from gateway.config.programs import inherited
 from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.proxy.caller import Exchange
-from gateway.proxy.transport.interface import LinkLost, Transport
 from gateway.proxy.transport.stdio.server_process import GatheredBytes
 from gateway.proxy.transport.stdio.stdio_transport import StdioTransport
+from gateway.proxy.transport.transport_interface import LinkLost, Transport
 
 # A worker first sends one JSON line that says what is to run; from then on its lines are what it would have written to
 # the process. The parent's lines are the process's own if they begin with a brace, and else notices of the parent. No

@@ -20,7 +20,7 @@ from gateway.config.gateway_config import UpstreamConfig
 from gateway.config.programs import DEPTH_VARIABLE, find_program, inherited, nesting_depth
 from gateway.observe.logs import get_logger
 from gateway.protocol.lines import portions
-from gateway.proxy.transport.interface import ServerLog
+from gateway.proxy.transport.transport_interface import ServerLog
 
 # Ends the servers' processes when the gateway was killed. A small shell in a session of its own is told over a pipe
 # which process groups are ours. That pipe closes when the gateway ends, whatever the reason; then the shell ends every

@@ -33,7 +33,8 @@ from gateway.protocol.messages import (
 )
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.interface import (
+from gateway.proxy.transport.stdio.server_process import Child, Watchdog, run_child
+from gateway.proxy.transport.transport_interface import (
     CANCELLED,
     NEVER_CANCELLED,
     LinkLost,
@@ -47,7 +48,6 @@ from gateway.proxy.transport.interface import (
     encode_or_refuse,
     too_long,
 )
-from gateway.proxy.transport.stdio.server_process import Child, Watchdog, run_child
 
 _NOTIFY_TIME: Final = 5.0
 """Seconds a notification waits for a server that does not read."""

@@ -10,7 +10,7 @@ import anyio
 from gateway.deadlines import CallClock
 from gateway.protocol.eras import PROGRESS
 from gateway.proxy.caller import NOBODY, Caller, ClientSession, ForwardingCaller
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError
 
 # A question to the caller pauses the call's clock, since a person may be thinking. A report of progress shows that the
 # server is at work: it extends the clock.

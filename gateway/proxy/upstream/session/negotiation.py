@@ -27,7 +27,7 @@ from gateway.protocol.eras import (
 )
 from gateway.protocol.messages import UNSUPPORTED_VERSION
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Transport
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError, Transport
 from gateway.proxy.upstream.session.session import CLIENT_INFO, LISTED, ListKind, Session, declares_lists
 
 Era = Literal["modern", "handshake"]

@@ -30,7 +30,7 @@ from gateway.protocol.eras import (
 from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.interface import Transport
+from gateway.proxy.transport.transport_interface import Transport
 from gateway.proxy.upstream.session.in_flight import FirstQuestions, Requests, Running, all_paused
 from gateway.proxy.upstream.session.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
 from leaf_sdk.leaf.packing import announce_packing

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, cast
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import GatewayError
 from gateway.escape import escape_text, mask_text
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, names_session
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError, names_session
 
 # Pauses double with every failure in a row and have jitter, so that ten servers that died together do not come back
 # together. Only an answer ends the row, so that a server that keeps dying before it is of any use is restarted slowly,

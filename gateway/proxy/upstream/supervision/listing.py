@@ -16,7 +16,7 @@ from gateway.errors import UpstreamUnavailable
 from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller
 from gateway.proxy.results import exceeds
-from gateway.proxy.transport.interface import PeerError
+from gateway.proxy.transport.transport_interface import PeerError
 from gateway.proxy.upstream.items.item_reader import KEYS, ItemKind, ItemReader
 from gateway.proxy.upstream.session.session import ListKind, Session
 from gateway.proxy.uris import fits

@@ -17,7 +17,7 @@ from gateway.config.gateway_config import LimitsConfig, UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.escape import escape_text
 from gateway.observe.logs import get_logger
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, SessionForgotten
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError, SessionForgotten
 from gateway.proxy.upstream.session.session import ListKind, Session
 from gateway.proxy.upstream.supervision.lifecycle import describe_failure
 from gateway.proxy.upstream.supervision.listing import KINDS

@@ -17,7 +17,7 @@ from pydantic_core import to_json
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import Caller, ClientSession, Nobody
-from gateway.proxy.transport.interface import (
+from gateway.proxy.transport.transport_interface import (
     LinkLost,
     MaybeForgotten,
     NoAnswer,

@@ -22,7 +22,7 @@ from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import RpcError, UpstreamUnavailable
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.shares import OverBound, ShareRule
-from gateway.proxy.transport.interface import LinkLost, NoAnswer
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer
 from gateway.proxy.upstream.session.in_flight import until_answered
 from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstream.supervision.lifecycle import describe_failure

@@ -16,7 +16,7 @@ from gateway.errors import UpstreamUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ClientSession
-from gateway.proxy.transport.interface import LinkLost
+from gateway.proxy.transport.transport_interface import LinkLost
 from gateway.proxy.upstream.session.negotiation import Era, Terms
 from gateway.proxy.upstream.session.session import ListKind
 from gateway.proxy.upstream.supervision.lifecycle import Backoff, Lifecycle, describe_ending, describe_failure

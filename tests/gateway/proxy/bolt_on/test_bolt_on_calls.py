@@ -16,7 +16,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.bolt_on.bolt_on_tools import Outgoing, match, read_answer, write_call
 from gateway.proxy.result_tokens import ResultTokens, UnreadText
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.interface import Unfit
+from gateway.proxy.transport.transport_interface import Unfit
 from leaf_sdk.leaf.bolt_on import CodecToolCall, CodecToolResult, parse_manifest
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 

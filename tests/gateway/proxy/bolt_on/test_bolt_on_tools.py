@@ -11,7 +11,7 @@ from gateway.config.gateway_config import GatewayConfig, LimitsConfig
 from gateway.config.programs import state_of_manifest
 from gateway.proxy.bolt_on.bolt_on_tools import MapMiss, NoMaps, Tools, match, read_tools
 from gateway.proxy.transport.http.client import open_http_client
-from gateway.proxy.transport.interface import LinkLost
+from gateway.proxy.transport.transport_interface import LinkLost
 from leaf_sdk.leaf.bolt_on import CALL_PATH, CodecToolResult, parse_manifest
 
 from .conftest import ACCEPTED, HASH, manifest, serving

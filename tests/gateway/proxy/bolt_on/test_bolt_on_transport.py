@@ -13,7 +13,7 @@ from gateway.protocol.messages import INVALID_PARAMS, METHOD_NOT_FOUND
 from gateway.proxy.bolt_on.bolt_on_tools import HeldMaps
 from gateway.proxy.bolt_on.bolt_on_transport import open_bolt_on
 from gateway.proxy.transport.http.client import open_http_client
-from gateway.proxy.transport.interface import LinkLost, PeerError, Transport
+from gateway.proxy.transport.transport_interface import LinkLost, PeerError, Transport
 from leaf_sdk.leaf.bolt_on import CodecToolResult
 
 from .conftest import ACCEPTED, HASH, OTHER_HASH, TINY, Accepted, manifest, serving

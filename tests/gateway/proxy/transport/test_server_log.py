@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.observe.logs import configure_logging, get_logger
-from gateway.proxy.transport.interface import LINES, ServerLog
+from gateway.proxy.transport.transport_interface import LINES, ServerLog
 
 
 class Clock:

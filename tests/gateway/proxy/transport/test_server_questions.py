@@ -8,7 +8,7 @@ import pytest
 
 from gateway.errors import RpcError
 from gateway.protocol.messages import INTERNAL_ERROR, Request
-from gateway.proxy.transport.interface import MOST, ServerLog, ServerQuestions
+from gateway.proxy.transport.transport_interface import MOST, ServerLog, ServerQuestions
 from tests.gateway.proxy.transport.kept_log import KeptLog, settled
 
 pytestmark = pytest.mark.anyio

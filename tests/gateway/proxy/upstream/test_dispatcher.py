@@ -10,7 +10,7 @@ from gateway.config.gateway_config import LimitsConfig, UpstreamConfig
 from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
 from gateway.proxy.caller import Nobody, Principal
 from gateway.proxy.shares import ShareRule
-from gateway.proxy.transport.interface import (
+from gateway.proxy.transport.transport_interface import (
     LinkLost,
     MaybeForgotten,
     NoAnswer,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import UpstreamUnavailable
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError
 from gateway.proxy.upstream.supervision.lifecycle import describe_ending, describe_failure
 from tests.cases import each_of
 

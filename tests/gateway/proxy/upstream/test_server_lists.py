@@ -9,7 +9,7 @@ import pytest
 from gateway.config.gateway_config import LimitsConfig, UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.proxy.caller import Nobody
-from gateway.proxy.transport.interface import LinkLost, NoAnswer
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer
 from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.server_lists import CallerLists, EarlierRun
 from gateway.proxy.upstream.supervision.listing import Listed

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from gateway.proxy.transport.interface import PeerError
+from gateway.proxy.transport.transport_interface import PeerError
 from gateway.proxy.upstream.supervision.maintenance import Follower
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from gateway.config.gateway_config import LimitsConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, NOBODY, Nobody, Principal
 from gateway.proxy.shares import ShareRule
-from gateway.proxy.transport.interface import PeerError
+from gateway.proxy.transport.transport_interface import PeerError
 from gateway.proxy.upstream.server_lists import ListCache
 from gateway.proxy.upstream.upstream import Upstream
 from tests.gateway.proxy.transport.kept_log import settled

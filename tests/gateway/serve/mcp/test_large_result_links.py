@@ -17,7 +17,7 @@ from gateway.protocol.messages import INTERNAL_ERROR
 from gateway.proxy.caller import Principal
 from gateway.proxy.result_tokens import ResultTokens
 from gateway.replicas import Replica
-from gateway.replicas.interface import ALONE
+from gateway.replicas.replica_interface import ALONE
 from gateway.serve.mcp import large_result_links
 from leaf_sdk.leaf.contract import LEGACY_BLOCK_TYPE
 from leaf_sdk.vocab import load_map

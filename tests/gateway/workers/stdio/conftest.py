@@ -11,8 +11,8 @@ import pytest
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import NOBODY, Exchange
-from gateway.proxy.transport.interface import Transport
 from gateway.proxy.transport.stdio.hosted import open_hosted
+from gateway.proxy.transport.transport_interface import Transport
 from gateway.workers.stdio.shared_process import StdioHost
 
 SERVERS = Path(__file__).parents[2] / "proxy" / "servers"

@@ -12,8 +12,8 @@ import pytest
 
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.protocol.messages import encode_request
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, Transport
 from gateway.proxy.transport.stdio.hosted import Wanted
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, Transport
 from gateway.workers.stdio import shared_process, switch
 
 pytestmark = pytest.mark.anyio

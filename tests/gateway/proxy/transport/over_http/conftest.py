@@ -12,9 +12,9 @@ from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.http_transport import HttpClient, open_http, open_http_client
-from gateway.proxy.transport.interface import Transport
 from gateway.proxy.transport.oauth.grants import GrantStore
 from gateway.proxy.transport.oauth.token_renewal import authorizer_for
+from gateway.proxy.transport.transport_interface import Transport
 
 BOUND = 100_000
 

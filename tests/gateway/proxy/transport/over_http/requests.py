@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 
-from gateway.proxy.transport.interface import (
+from gateway.proxy.transport.transport_interface import (
     Transport,
 )
 

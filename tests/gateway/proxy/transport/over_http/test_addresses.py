@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.transport.http.client import check_public
-from gateway.proxy.transport.interface import NoAnswer
+from gateway.proxy.transport.transport_interface import NoAnswer
 from tests.cases import each_of
 
 IDN = "xn--mller-kva.example"

@@ -6,7 +6,7 @@ import json
 import anyio
 import pytest
 
-from gateway.proxy.transport.interface import (
+from gateway.proxy.transport.transport_interface import (
     LinkLost,
     NoAnswer,
 )

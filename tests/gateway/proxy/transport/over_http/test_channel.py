@@ -9,7 +9,7 @@ import pytest
 
 from gateway.http1.origin import Origin, read_url
 from gateway.proxy.transport.http.channel import Channel
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, SessionForgotten
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, SessionForgotten
 from tests.gateway.proxy.transport.kept_log import settled
 
 pytestmark = pytest.mark.anyio

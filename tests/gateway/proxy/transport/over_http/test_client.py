@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from gateway.http1.origin import Origin
 from gateway.proxy.transport.http.client import HttpClient, open_http_client, proxy_for
-from gateway.proxy.transport.interface import LinkLost, NoAnswer
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer
 
 from .raw_server import Asked, Reply, raw_server
 

@@ -8,7 +8,6 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from gateway.config.gateway_config import SignInConfig
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.code_flow import (
     Client,
     CodeFlow,
@@ -23,6 +22,7 @@ from gateway.proxy.transport.oauth.code_flow import (
     wanted_scope,
 )
 from gateway.proxy.transport.oauth.discovery import AuthorizationServer
+from gateway.proxy.transport.transport_interface import NoAnswer
 
 BACK = "http://127.0.0.1:7777/callback"
 SERVER = AuthorizationServer(

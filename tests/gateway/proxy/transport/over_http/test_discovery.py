@@ -7,7 +7,6 @@ import pytest
 
 from gateway.config.gateway_config import SignInConfig, UpstreamConfig
 from gateway.http1.origin import Origin, read_url
-from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from gateway.proxy.transport.oauth.discovery import (
     AuthorizationServer,
     DocumentFetcher,
@@ -23,6 +22,7 @@ from gateway.proxy.transport.oauth.discovery import (
     read_server,
     resource_urls,
 )
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer
 
 PROTECTED = "/.well-known/oauth-protected-resource"
 SERVER = "/.well-known/oauth-authorization-server"

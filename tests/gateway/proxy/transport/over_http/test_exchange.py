@@ -14,9 +14,9 @@ from gateway.config.access import ExchangeConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import CallerToken
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth import token_endpoint
 from gateway.proxy.transport.oauth.token_endpoint import AGAIN, TokenExchange
+from gateway.proxy.transport.transport_interface import NoAnswer
 
 from .raw_server import Asked, RawServer, Reply, raw_server
 

@@ -10,7 +10,6 @@ import anyio
 import pytest
 
 from gateway.errors import ConfigError
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth import grants
 from gateway.proxy.transport.oauth.code_flow import Client
 from gateway.proxy.transport.oauth.grants import (
@@ -24,6 +23,7 @@ from gateway.proxy.transport.oauth.grants import (
     sign_in_folder,
 )
 from gateway.proxy.transport.oauth.token_endpoint import Tokens
+from gateway.proxy.transport.transport_interface import NoAnswer
 from gateway.shared.store_interface import packed
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import SECRET, Direct, shared_in_memory

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gateway.http1.connection import header_lines
 from gateway.proxy.transport.http.http_answers import challenge_parameters, media_type, status_words
-from gateway.proxy.transport.interface import NoAnswer
+from gateway.proxy.transport.transport_interface import NoAnswer
 
 
 def test_headers_are_lines():

@@ -16,7 +16,7 @@ from gateway.proxy.transport.http.http_answers import (
     read_refusal,
     why_given_up,
 )
-from gateway.proxy.transport.interface import LinkLost, MaybeForgotten, NoAnswer, PeerError, Unfit
+from gateway.proxy.transport.transport_interface import LinkLost, MaybeForgotten, NoAnswer, PeerError, Unfit
 from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio

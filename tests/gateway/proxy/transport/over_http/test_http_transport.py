@@ -11,7 +11,7 @@ import pytest
 from gateway.http1.origin import read_url
 from gateway.proxy.transport.http.channel import Channel
 from gateway.proxy.transport.http.http_transport import HttpTransport
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Unfit
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError, Unfit
 from tests.gateway.proxy.transport.kept_log import KeptLog, settled
 
 pytestmark = pytest.mark.anyio

@@ -13,9 +13,9 @@ import pytest
 from gateway.config.gateway_config import ClientCredentials
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
-from gateway.proxy.transport.interface import NoAnswer, Transport
 from gateway.proxy.transport.oauth.discovery import read_resource
 from gateway.proxy.transport.oauth.token_endpoint import AGAIN, ClientCredentialsGrant
+from gateway.proxy.transport.transport_interface import NoAnswer, Transport
 from tests.cases import each_of
 
 from .raw_server import Asked, RawServer, Reply, raw_server

@@ -6,7 +6,7 @@ import json
 import anyio
 import pytest
 
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, SessionForgotten, Unfit
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError, SessionForgotten, Unfit
 
 from .conftest import BOUND
 from .raw_server import raw_server

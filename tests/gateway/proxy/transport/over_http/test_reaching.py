@@ -11,7 +11,7 @@ import pytest
 from gateway.http1.connection import CONNECT_TIME, KEPT_TIME
 from gateway.http1.origin import Origin
 from gateway.proxy.transport.http.client import HttpClient, is_address, keep_alive, resolve
-from gateway.proxy.transport.interface import LinkLost
+from gateway.proxy.transport.transport_interface import LinkLost
 from tests.gateway.proxy.transport.kept_log import settled
 
 from .test_client import Reusable, _no_proxy_of_the_machine

@@ -15,7 +15,7 @@ import pytest
 from anyio.abc import Process
 
 from gateway.protocol.eras import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSION_KEY
-from gateway.proxy.transport.interface import LinkLost, PeerError, SessionForgotten, Transport
+from gateway.proxy.transport.transport_interface import LinkLost, PeerError, SessionForgotten, Transport
 
 pytestmark = pytest.mark.anyio
 SERVERS = Path(__file__).parents[2] / "servers"

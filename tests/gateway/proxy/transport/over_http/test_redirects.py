@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.code_flow import NotOurs
 from gateway.proxy.transport.oauth.sign_in import Redirects, open_redirects
+from gateway.proxy.transport.transport_interface import NoAnswer
 from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.code_flow import read_registration
 from gateway.proxy.transport.oauth.token_endpoint import Refused, read_tokens
+from gateway.proxy.transport.transport_interface import NoAnswer
 from tests.cases import each_of
 
 from .standin_authorization import METADATA, PROTECTED

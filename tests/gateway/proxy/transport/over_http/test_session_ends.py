@@ -8,7 +8,7 @@ import pytest
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.http_transport import open_http, open_http_client
-from gateway.proxy.transport.interface import (
+from gateway.proxy.transport.transport_interface import (
     LinkLost,
     MaybeForgotten,
     NoAnswer,

@@ -12,12 +12,12 @@ import pytest
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth import grants, token_renewal
 from gateway.proxy.transport.oauth.discovery import fetcher_for
 from gateway.proxy.transport.oauth.grants import OPERATOR, Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
 from gateway.proxy.transport.oauth.token_renewal import SignedIn
+from gateway.proxy.transport.transport_interface import NoAnswer
 from gateway.shared.shared_store import SharedStore
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import SECRET, Direct, shared_in_memory

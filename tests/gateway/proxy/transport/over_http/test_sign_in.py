@@ -15,13 +15,13 @@ from gateway.config.gateway_config import SignInConfig, UpstreamConfig
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth import token_renewal
 from gateway.proxy.transport.oauth.code_flow import Client, CodeFlow, NotOurs
 from gateway.proxy.transport.oauth.discovery import fetcher_for
 from gateway.proxy.transport.oauth.grants import OPERATOR, Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in, revoke
 from gateway.proxy.transport.oauth.token_renewal import SignedIn
+from gateway.proxy.transport.transport_interface import NoAnswer
 from tests.cases import each_of
 
 from .raw_server import Asked, RawServer, Reply, raw_server

@@ -11,7 +11,7 @@ import pytest
 from gateway.protocol.mending import BrokenAnswer
 from gateway.protocol.messages import Failure, Response
 from gateway.proxy.transport.http.streams import Position, StreamAnswers
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, SessionForgotten, Transport
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError, SessionForgotten, Transport
 from tests.cases import each_of
 
 from .raw_server import Asked, RawServer, Reply, raw_server

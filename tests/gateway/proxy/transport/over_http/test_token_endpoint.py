@@ -10,9 +10,9 @@ import pytest
 from gateway.config.access import ExchangeConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import CallerToken
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.discovery import DocumentFetcher
 from gateway.proxy.transport.oauth.token_endpoint import AGAIN, NotIssued, Refused, TokenExchange, Tokens, read_tokens
+from gateway.proxy.transport.transport_interface import NoAnswer
 from tests.cases import each_of
 
 LONGEST = 16 * 1024

@@ -13,12 +13,12 @@ import pytest
 from gateway.config.access import ExchangeConfig
 from gateway.config.gateway_config import ClientCredentials, SignInConfig, UpstreamConfig
 from gateway.errors import ConfigError
-from gateway.proxy.transport.interface import NoAnswer, SignInReplaced
 from gateway.proxy.transport.oauth import token_renewal
 from gateway.proxy.transport.oauth.code_flow import Client
 from gateway.proxy.transport.oauth.grants import OPERATOR, Grant, GrantKey, GrantStore
 from gateway.proxy.transport.oauth.token_endpoint import ClientCredentialsGrant
 from gateway.proxy.transport.oauth.token_renewal import OneSignIn, SignedIn, authorizer_for
+from gateway.proxy.transport.transport_interface import NoAnswer, SignInReplaced
 from tests.gateway.proxy.transport.kept_log import KeptLog
 
 pytestmark = pytest.mark.anyio

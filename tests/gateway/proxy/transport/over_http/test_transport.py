@@ -9,7 +9,7 @@ import pytest
 
 from gateway.http1.origin import Origin
 from gateway.proxy.transport.http.http_transport import open_http_client
-from gateway.proxy.transport.interface import (
+from gateway.proxy.transport.transport_interface import (
     NoAnswer,
     PeerError,
 )

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from gateway.config.gateway_config import SignInConfig, UpstreamConfig
-from gateway.proxy.transport.interface import NoAnswer
 from gateway.proxy.transport.oauth.code_flow import Client, CodeFlow, NotOurs
 from gateway.proxy.transport.oauth.discovery import AuthorizationServer
 from gateway.proxy.transport.oauth.grants import REGISTRATION, Grant, GrantKey, GrantStore
@@ -22,6 +21,7 @@ from gateway.proxy.transport.oauth.user_sign_ins import (
     keep_sign_in,
     state_of,
 )
+from gateway.proxy.transport.transport_interface import NoAnswer
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import SECRET, Direct, shared_in_memory
 

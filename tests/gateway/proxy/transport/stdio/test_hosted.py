@@ -13,7 +13,6 @@ import pytest
 
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.observe.logs import get_logger
-from gateway.proxy.transport.interface import LinkLost
 from gateway.proxy.transport.stdio.hosted import (
     MOST_CONNECTIONS,
     SHIFT,
@@ -25,6 +24,7 @@ from gateway.proxy.transport.stdio.hosted import (
     refusal,
     refused,
 )
+from gateway.proxy.transport.transport_interface import LinkLost
 
 if TYPE_CHECKING:
     from gateway.proxy.transport.stdio.stdio_transport import StdioTransport

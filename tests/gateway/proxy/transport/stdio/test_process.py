@@ -13,8 +13,8 @@ import pytest
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.protocol.lines import PORTION
-from gateway.proxy.transport.interface import ServerLog
 from gateway.proxy.transport.stdio.server_process import Child, GatheredBytes, run_child
+from gateway.proxy.transport.transport_interface import ServerLog
 from tests.cases import each_of
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,9 @@ import pytest
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.config.programs import DEPTH_VARIABLE
 from gateway.protocol.lines import PORTION
-from gateway.proxy.transport.interface import ServerLog
 from gateway.proxy.transport.stdio import server_process as module
 from gateway.proxy.transport.stdio.server_process import Child, child_environment, run_child
+from gateway.proxy.transport.transport_interface import ServerLog
 from tests.gateway.proxy.transport.kept_log import KeptLog, settled
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from gateway.config.gateway_config import UpstreamConfig
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Unfit
 from gateway.proxy.transport.stdio.stdio_transport import StdioTransport, open_stdio
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError, Unfit
 from tests.gateway.proxy.transport.kept_log import KeptLog, settled
 
 pytestmark = pytest.mark.anyio

@@ -16,8 +16,8 @@ import pytest
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.logs import configure_logging, get_logger
-from gateway.proxy.transport.interface import MOST, LinkLost, NoAnswer, PeerError, Transport
 from gateway.proxy.transport.stdio.stdio_transport import open_stdio
+from gateway.proxy.transport.transport_interface import MOST, LinkLost, NoAnswer, PeerError, Transport
 
 pytestmark = pytest.mark.anyio
 BOUND = 100_000

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError
 from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms, negotiate
 from gateway.proxy.upstream.session.session import Session
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from gateway.proxy.caller import Nobody
-from gateway.proxy.transport.interface import PeerError
+from gateway.proxy.transport.transport_interface import PeerError
 from gateway.proxy.upstream.session import in_flight
 from gateway.proxy.upstream.session.in_flight import FirstQuestions, Requests, Running
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import anyio
 import anyio.lowlevel
 
-from gateway.proxy.transport.interface import PeerError
+from gateway.proxy.transport.transport_interface import PeerError
 from gateway.proxy.upstream.items.item_reader import ItemReader
 from gateway.proxy.upstream.session.in_flight import FirstQuestions
 from gateway.proxy.upstream.supervision.listing import Listing

@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from gateway.errors import UpstreamUnavailable
-from gateway.proxy.transport.interface import (
+from gateway.proxy.transport.transport_interface import (
     LinkLost,
     MaybeForgotten,
     NoAnswer,

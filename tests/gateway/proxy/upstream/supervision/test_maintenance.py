@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from gateway.config.gateway_config import LimitsConfig, UpstreamConfig
-from gateway.proxy.transport.interface import LinkLost, MaybeForgotten, NoAnswer
+from gateway.proxy.transport.transport_interface import LinkLost, MaybeForgotten, NoAnswer
 from gateway.proxy.upstream.supervision import maintenance as module
 from gateway.proxy.upstream.supervision.maintenance import Follower, Maintenance, list_all
 from tests.gateway.proxy.transport.kept_log import settled

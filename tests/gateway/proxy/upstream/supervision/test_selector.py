@@ -9,7 +9,7 @@ from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.proxy.caller import Nobody, Principal
 from gateway.proxy.shares import ShareRule
-from gateway.proxy.transport.interface import LinkLost
+from gateway.proxy.transport.transport_interface import LinkLost
 from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstream.supervision.selector import Selector
 from tests.gateway.proxy.transport.kept_log import settled

@@ -10,7 +10,7 @@ from gateway.config.gateway_config import UpstreamConfig
 from gateway.errors import UpstreamUnavailable, rpc_error
 from gateway.proxy.caller import Nobody, Principal
 from gateway.proxy.shares import ShareRule
-from gateway.proxy.transport.interface import LinkLost, NoAnswer
+from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer
 from gateway.proxy.upstream.session.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstream.supervision import session_pool as module
 from gateway.proxy.upstream.supervision.session_pool import Pool

@@ -10,7 +10,7 @@ from gateway.config.gateway_config import ExchangeConfig, LimitsConfig, Upstream
 from gateway.errors import UpstreamUnavailable
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Nobody
-from gateway.proxy.transport.interface import LinkLost
+from gateway.proxy.transport.transport_interface import LinkLost
 from gateway.proxy.upstream.session.negotiation import Terms
 from gateway.proxy.upstream.supervision import supervisor as module
 from gateway.proxy.upstream.supervision.maintenance import Follower
