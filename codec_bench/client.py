@@ -17,8 +17,8 @@ from codec_bench.answer import AnswerContent, AnswerFault, AnswerReader, fault_o
 from codec_bench.frames import FramesReader
 from codec_bench.sample import Timed
 from codec_bench.server import Server
+from gateway.config.address import Origin
 from gateway.http1.connection import CONNECT_TIME, KEPT_TIME, Connection, LinkLost, NoAnswer, header_lines
-from gateway.http1.origin import Origin
 from leaf_sdk.errors import BodyInvalid, BodyTooLarge
 from leaf_sdk.wire import CODINGS, MEDIA_TYPES, Coding, Decoder, Dictionary, dictionary_for
 from leaf_sdk.wire.dictionary import HEADER

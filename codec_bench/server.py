@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from gateway.config.address import is_http_url, is_loopback
+from gateway.config.address import Address, Origin, is_http_url, is_loopback, read_url
 from gateway.errors import ConfigError
-from gateway.http1.origin import Address, Origin, read_url
 from leaf_sdk.wire import CODINGS, MEDIA_TYPES, Coding, Format
 
 Form = Literal["json"] | Format

@@ -14,7 +14,7 @@ from codec_console.kept_row import KeptRow
 from gateway.context.compose.recall import Recall
 from gateway.context.memory import Remembered, RequestFigures
 from gateway.escape import escape_text
-from gateway.serve.admin.advice import WORDS
+from gateway.observe.prompt_losses import WORDS
 
 MOST: Final = 200
 """Maximum number of rows of the list."""

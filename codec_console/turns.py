@@ -19,7 +19,7 @@ from codec_console.render import PreparedText, lines
 from codec_console.transcript import Transcript, TranscriptAnswer, TranscriptCall, TranscriptTurn
 from codec_console.transcript_json import ViewOptions
 from gateway.context.memory import GenerationRecord
-from gateway.serve.admin.advice import WORDS
+from gateway.observe.prompt_losses import WORDS
 
 SOURCES: Final = (
     *("template", "system", "tools", "user", "assistant", "model", "reasoning", "leaf", "shim", "error"),

@@ -19,7 +19,7 @@ from gateway.context.compose.recall import Comparison
 from gateway.context.memory import RequestFigures
 from gateway.engine.interface import shared_prefix
 from gateway.escape import escape_text, mask_text
-from gateway.serve.admin.advice import WORDS, advice_on_loss
+from gateway.observe.prompt_losses import WORDS, advice_on_loss
 
 _WORDS: Final = 200
 

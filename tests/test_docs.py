@@ -19,8 +19,7 @@ from gateway.cli import exit_codes
 from gateway.cli.app import build_app
 from gateway.config.load import load_config
 from gateway.config.overrides import OWN_TOOLS, RESULT_TOOLS
-from gateway.observe.exposition import LossReason
-from gateway.serve.admin.advice import WORDS
+from gateway.observe.prompt_losses import WORDS, LossReason
 from gateway.serve.generation.codec_field import turn_numbers
 from gateway.serve.openai.chat_reply import ChatReply
 from leaf_sdk.cli.commands import app as leaf_app

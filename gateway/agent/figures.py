@@ -15,7 +15,7 @@ from gateway.agent.events import GenerationFinished
 from gateway.context.compose.conversation import Conversation
 from gateway.context.memory import CallRecord, ContextChange, GenerationRecord, Miss, Remembered, RequestFigures
 from gateway.context.memory.remembered import NO_ENGINE
-from gateway.observe.exposition import LossReason
+from gateway.observe.prompt_losses import LossReason
 from gateway.proxy.costs import BYTES_A_TOKEN
 
 _CHECKPOINT: Final = 8

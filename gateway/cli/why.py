@@ -14,7 +14,7 @@ from rich.console import Console
 from gateway.cli.exit_codes import OK
 from gateway.cli.status import AdminPort, ConfigOfServe, admin_address, fetch_report
 from gateway.cli.terminal import Cell, Column, plain_console, print_table, say
-from gateway.serve.admin.advice import WORDS, advice_on_loss
+from gateway.observe.prompt_losses import WORDS, advice_on_loss
 
 _COLUMNS: Final = (
     Column("when"),

@@ -1,1 +1,1 @@
-"""The client side of HTTP/1.1: one connection, where it goes, and what can go wrong on it."""
+"""The client side of HTTP/1.1: one connection, and what can go wrong on it."""

@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gateway.http1.origin import Origin
+from gateway.config.address import Origin
 
 
 class NoAnswer(Exception):

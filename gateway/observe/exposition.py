@@ -9,6 +9,8 @@ from typing import Final, Literal, get_args
 from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
 from prometheus_client.registry import Collector
 
+from gateway.observe.prompt_losses import LossReason
+
 
 @dataclass(frozen=True, slots=True)
 class Described:
@@ -97,21 +99,6 @@ BOUND_KINDS: Final = (
     OTHER,
 )
 """Bounded things of which each principal has a share."""
-LossReason = Literal[
-    "client_changed",
-    "options_changed",
-    "tools_changed",
-    "reasoning_dropped",
-    "template_rewrote",
-    "slot_taken",
-    "engine_rewound",
-    "engine_restarted",
-    "engine_moved",
-    "replica_moved",
-    "memory_full",
-    "not_seen_before",
-]
-"""Why ids that the engine held were processed again."""
 LOSS_REASONS: Final = (*get_args(LossReason), OTHER)
 CHAT_OUTCOMES: Final = ("ok", "client_error", "engine_error", "cancelled", OTHER)
 SOURCES: Final = ("leaf", "shim", "scaffold", OTHER)

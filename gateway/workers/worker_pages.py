@@ -23,8 +23,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.config.address import Origin
 from gateway.http1.connection import Connection, LinkLost, NoAnswer
-from gateway.http1.origin import Origin
 from gateway.observe.client_metrics import WorkerMetrics
 from gateway.observe.metrics import Metrics
 from gateway.serve.admin.admin_pages import FRESH, is_local, lead_to, not_local

@@ -43,10 +43,10 @@ from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineUnavailable
 from gateway.observe.logs import TokenNotices, get_logger
 from gateway.observe.metrics import Metrics
+from gateway.observe.prompt_losses import WORDS
 from gateway.proxy.caller import Principal
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.result_tokens import ResultTokens
-from gateway.serve.admin.advice import WORDS
 from gateway.serve.admin.status_report import prompt_report
 from gateway.serve.generation.codec_field import Account
 from gateway.toolcalls.formats.registry import choose_format

@@ -59,7 +59,7 @@ EQUIVALENT: Final = {
     "gateway/http1/connection.py: len(self._left) < _MAGIC  ->  len(self._left) <= _MAGIC": (
         "no compressed body of two bytes holds anything"
     ),
-    "gateway/http1/origin.py: 200  ->  400": _LENGTH,
+    "gateway/config/address.py: 200  ->  400": _LENGTH,
     "gateway/observe/audit.py: 200  ->  400": _LENGTH,
     "gateway/observe/audit.py: 4096  ->  8192": _KEPT,
     "gateway/observe/line_log.py: 10000  ->  20000": _BOUND,

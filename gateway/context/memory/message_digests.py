@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
 from gateway.engine.interface import Message, shared_prefix
-from gateway.observe.exposition import LossReason
+from gateway.observe.prompt_losses import LossReason
 
 T = TypeVar("T")
 RETOLD: Final = "retold"

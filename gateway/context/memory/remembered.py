@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Protocol
 from gateway.context.memory.defined_tools import NO_TOOLS, DefinedTools
 from gateway.context.memory.message_digests import Call, Miss, Shown
 from gateway.engine.interface import Message
-from gateway.observe.exposition import LossReason
+from gateway.observe.prompt_losses import LossReason
 from gateway.observe.trajectories import Span
 from gateway.toolcalls.stream.output_events import CallClosed
 from leaf_sdk.vocab import TokenMap

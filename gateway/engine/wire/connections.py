@@ -15,10 +15,10 @@ from typing import Final, Protocol
 
 import anyio
 
+from gateway.config.address import read_url
 from gateway.engine.wire.event_stream import EngineAnswer, StreamSilent
 from gateway.errors import GatewayError
 from gateway.http1.connection import KEPT_TIME, Connection, LinkLost, NoAnswer, header_lines
-from gateway.http1.origin import read_url
 
 _CONNECT_TIME: Final = 5.0
 _RESTED: Final = 1.0

@@ -18,11 +18,10 @@ from typing import Any, Final, Literal, Protocol, cast
 import anyio
 import anyio.to_thread
 
-from gateway.config.address import is_http_url, is_loopback
+from gateway.config.address import Address, Origin, is_http_url, is_loopback, read_url
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.config.programs import UNIX, is_listed
 from gateway.http1.connection import Connection, header_lines
-from gateway.http1.origin import Address, Origin, read_url
 from gateway.observe.metrics import Metrics
 from gateway.proxy.result_tokens import UnreadText
 from gateway.proxy.results import WrittenIds, error_result

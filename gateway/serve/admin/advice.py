@@ -1,6 +1,6 @@
-"""Advice: on a server that works, on definitions that cost many tokens, and on prompt tokens that were recomputed.
+"""Advice: on a server that works, and on definitions that cost many tokens.
 
-Turns one server's configuration and tools, or the reason for a lost part of the cache, into sentences. Pure.
+Turns one server's configuration and tools into sentences. Pure.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -166,52 +166,3 @@ def _tells_secrets(upstream: UpstreamConfig) -> bool:
 def _join(names: Sequence[str]) -> str:
     shown = ", ".join(escape_text(name, _SHOWN) for name in names[:_LISTED])
     return f"{shown} and {len(names) - _LISTED} more" if len(names) > _LISTED else shown
-
-
-# Reasons for recomputed prompt tokens: what happened and what to do about it, a sentence each.
-#
-# Turns a reason, as the APIs name it, into words. The console, `codec-gateway why` and the table of reasons in
-# docs/openai-apps.md use the same ones. Pure.
-
-WORDS: Final[Mapping[str, str]] = {
-    "client_changed": "the client changed an earlier message, so the prompt differs from there on",
-    "options_changed": "the options of the chat template are not those of the previous request",
-    "tools_changed": "the conversation had no tools before, or most of those that it had are gone, so the prompt was "
-    "rendered with the tools of this request",
-    "reasoning_dropped": "the chat template leaves out the reasoning of earlier turns",
-    "template_rewrote": "the chat template renders earlier turns differently once they are no longer the last",
-    "slot_taken": "another conversation used the slot, and the cache of this one was evicted; an engine that does not "
-    "report its slots may also have rewound (engine_rewound)",
-    "engine_rewound": "the slot still had this conversation, but the engine went back to an earlier checkpoint of it: "
-    "models with a sliding window or a recurrent state can't continue everywhere",
-    "engine_restarted": "the engine was restarted, which emptied its cache",
-    "engine_moved": "another engine of the pool answered, and its cache does not have this conversation",
-    "replica_moved": "another replica or worker gave the previous answer, or this one did before a restart: this one's "
-    "engine does not have all of the conversation in its cache",
-    "memory_full": "the gateway evicted the conversation from its memory, so the prompt was rendered from the messages",
-    "not_seen_before": "this gateway has no earlier answer of this conversation for this caller",
-}
-"""What happened, by reason."""
-_ADVICE: Final = {
-    "client_changed": "message {message} changes at character {at}; if it is a system message that changes with each "
-    "request, add a pattern that matches the changing part to engine.volatile",
-    "options_changed": "keep them the same from request to request of a conversation",
-    "tools_changed": "keep names and descriptions the same from request to request of a conversation",
-    "reasoning_dropped": "no setting can change that",
-    "template_rewrote": "no setting can change that",
-    "slot_taken": "if only this gateway generates with a llama-server at a URL, set engine.exclusive, so that the "
-    "gateway chooses the slots; if there are more conversations than slots, raise engine.slots (llama-server -np), or "
-    "the size of the engine's cache (engine.cache_mib)",
-    "engine_rewound": "no setting of the gateway can change that; llama-server's --swa-full caches a sliding window "
-    "whole, for more memory",
-    "engine_restarted": "its log says why",
-    "engine_moved": "the engine that had it was down or too busy",
-    "replica_moved": "stickiness keeps a conversation where its cache is",
-    "memory_full": "raise limits.memory_bytes",
-    "not_seen_before": "it began elsewhere, before the last start, or under another key",
-}
-
-
-def advice_on_loss(reason: str, message: int | None, at: int | None) -> str:
-    """What to do about it. `message`, `at`: the first message that differs, and the character at which it does."""
-    return _ADVICE[reason].format(message=message, at=at)

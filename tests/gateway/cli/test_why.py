@@ -5,8 +5,7 @@ from typing import Any
 from rich.console import Console
 
 from gateway.cli.why import print_losses
-from gateway.observe.exposition import LossReason
-from gateway.serve.admin.advice import WORDS
+from gateway.observe.prompt_losses import WORDS, LossReason
 from tests.cases import each_of
 
 

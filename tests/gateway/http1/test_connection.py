@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.config.address import Origin
 from gateway.http1.connection import Connection, header_lines
-from gateway.http1.origin import Origin
 from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer
 
 PLACES = st.lists(st.integers(0, 5000), max_size=12)

@@ -4,7 +4,7 @@ from base64 import b64encode
 
 import pytest
 
-from gateway.http1.origin import Origin, read_url
+from gateway.config.address import Origin, read_url
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import anyio
 
+from gateway.config.address import Address
 from gateway.http1.connection import SEPARATOR, Connection, header_lines
-from gateway.http1.origin import Address
 from gateway.protocol.eras import MODERN_VERSIONS, NEWEST_HANDSHAKE
 from gateway.protocol.headers import VERSION_HEADER
 from gateway.proxy.transport.http.client import Authorizer, HttpClient

@@ -16,9 +16,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import anyio
 
-from gateway.config.address import is_loopback
+from gateway.config.address import Address, Origin, is_loopback, read_url
 from gateway.http1.connection import CONNECT_TIME, KEPT_TIME, Connection, header_lines
-from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer
 from leaf_sdk.fetch.public_address import is_public
 

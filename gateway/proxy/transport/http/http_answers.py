@@ -10,9 +10,9 @@ from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, Final
 
+from gateway.config.address import Address
 from gateway.escape import escape_text
 from gateway.http1.connection import Connection
-from gateway.http1.origin import Address
 from gateway.protocol.lines import LongEvent
 from gateway.protocol.mending import BrokenAnswer, mend_message, number_of, read_batch
 from gateway.protocol.messages import Failure, Malformed, Response, RpcMessage, parse_answer, parse_message

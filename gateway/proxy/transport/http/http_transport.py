@@ -15,10 +15,10 @@ from typing import Any, Final
 import anyio
 from structlog.typing import FilteringBoundLogger
 
+from gateway.config.address import read_url
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.escape import escape_text
 from gateway.http1.connection import Connection, header_lines
-from gateway.http1.origin import read_url
 from gateway.protocol.headers import routing_headers
 from gateway.protocol.lines import LongEvent, SseEvent
 from gateway.protocol.mending import BrokenAnswer, number_of

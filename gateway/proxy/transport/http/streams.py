@@ -22,7 +22,7 @@ from gateway.proxy.transport.http.http_answers import read_messages, read_refusa
 from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError, Unfit, too_long
 
 if TYPE_CHECKING:
-    from gateway.http1.origin import Address
+    from gateway.config.address import Address
 
 PAUSE: Final = 1.0
 """Seconds before a stream is opened again, unless the server said otherwise."""

@@ -7,10 +7,10 @@ from urllib.parse import urlencode, urljoin
 
 from pydantic_core import from_json, to_json
 
+from gateway.config.address import Address, Origin, read_url
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.escape import escape_text
 from gateway.http1.connection import header_lines
-from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.http_answers import common_headers
 from gateway.proxy.transport.transport_interface import NoAnswer

@@ -16,10 +16,9 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 from pydantic_core import to_json
 
-from gateway.config.address import is_loopback
+from gateway.config.address import is_loopback, read_url
 from gateway.config.gateway_config import SignInConfig, UpstreamConfig
 from gateway.http1.connection import header_lines
-from gateway.http1.origin import read_url
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.http_answers import EVENTS, JSON, challenge_parameters, common_headers
 from gateway.proxy.transport.oauth.code_flow import (

@@ -16,8 +16,8 @@ import anyio
 from structlog.typing import FilteringBoundLogger
 
 from gateway.config.access import ExchangeConfig
+from gateway.config.address import read_url
 from gateway.escape import escape_text
-from gateway.http1.origin import read_url
 from gateway.proxy.caller import CallerToken
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.http_answers import challenge_parameters, status_words

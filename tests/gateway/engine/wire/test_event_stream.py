@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.processes import free_port
+from gateway.config.address import Origin
 from gateway.engine.wire.connections import Connections
 from gateway.engine.wire.event_stream import MAX_LINE, EngineAnswer, LineOverLimit, StreamSilent
 from gateway.http1.connection import Connection, LinkLost, NoAnswer
-from gateway.http1.origin import Origin
 from tests.gateway.engine.engines import listening
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http1.origin import Address, Origin, read_url
+from gateway.config.address import Address, Origin, read_url
 from gateway.proxy.transport.http.client import check_public
 from gateway.proxy.transport.transport_interface import NoAnswer
 from tests.cases import each_of

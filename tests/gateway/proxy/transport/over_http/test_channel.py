@@ -7,7 +7,7 @@ from typing import Any, cast
 import anyio.lowlevel
 import pytest
 
-from gateway.http1.origin import Origin, read_url
+from gateway.config.address import Origin, read_url
 from gateway.proxy.transport.http.channel import Channel
 from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, SessionForgotten
 from tests.gateway.proxy.transport.kept_log import settled

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gateway.http1.origin import Origin
+from gateway.config.address import Origin
 from gateway.proxy.transport.http.client import HttpClient, open_http_client, proxy_for
 from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer
 

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
+from gateway.config.address import Origin, read_url
 from gateway.config.gateway_config import SignInConfig, UpstreamConfig
-from gateway.http1.origin import Origin, read_url
 from gateway.proxy.transport.oauth.discovery import (
     AuthorizationServer,
     DocumentFetcher,

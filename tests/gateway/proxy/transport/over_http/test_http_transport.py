@@ -8,7 +8,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from gateway.http1.origin import read_url
+from gateway.config.address import read_url
 from gateway.proxy.transport.http.channel import Channel
 from gateway.proxy.transport.http.http_transport import HttpTransport
 from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError, Unfit

@@ -7,7 +7,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from gateway.http1.origin import Address, read_url
+from gateway.config.address import Address, read_url
 from gateway.proxy.transport.http.streams import OldStream
 from gateway.proxy.transport.transport_interface import LinkLost, NoAnswer, PeerError, SessionForgotten, Unfit
 from tests.gateway.proxy.transport.kept_log import settled

@@ -8,8 +8,8 @@ from typing import Any, cast
 import anyio
 import pytest
 
+from gateway.config.address import Origin
 from gateway.http1.connection import CONNECT_TIME, KEPT_TIME
-from gateway.http1.origin import Origin
 from gateway.proxy.transport.http.client import HttpClient, is_address, keep_alive, resolve
 from gateway.proxy.transport.transport_interface import LinkLost
 from tests.gateway.proxy.transport.kept_log import settled

@@ -81,8 +81,8 @@ async def ask(standin: StandInAuthorization, client: HttpClient, authorizer: Sig
 
 
 async def _post(standin: StandInAuthorization, client: HttpClient, authorization: str) -> tuple[int, str]:
+    from gateway.config.address import read_url
     from gateway.http1.connection import header_lines
-    from gateway.http1.origin import read_url
 
     address = read_url(standin.url)
     connection = await client.take(address.origin)

@@ -7,7 +7,7 @@ import anyio
 import brotli
 import pytest
 
-from gateway.http1.origin import Origin
+from gateway.config.address import Origin
 from gateway.proxy.transport.http.http_transport import open_http_client
 from gateway.proxy.transport.transport_interface import (
     NoAnswer,

@@ -1,7 +1,7 @@
 """Every reason for recomputed tokens has its words and its advice."""
 
 from gateway.observe.exposition import LOSS_REASONS, OTHER
-from gateway.serve.admin.advice import WORDS, advice_on_loss
+from gateway.observe.prompt_losses import WORDS, advice_on_loss
 from tests.cases import each_of
 
 REASONS = [reason for reason in LOSS_REASONS if reason != OTHER]
