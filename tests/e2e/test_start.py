@@ -58,3 +58,10 @@ def test_tables_are_loaded_by_the_command_that_shows_them() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
 
     assert done.stdout == "True\n"
+
+
+def test_command_that_reads_a_report_loads_no_part_of_the_gateway_that_makes_it() -> None:
+    code = "import gateway.cli.why, sys; print([name for name in sys.modules if name.startswith('gateway.agent')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
+
+    assert done.stdout == "[]\n"
