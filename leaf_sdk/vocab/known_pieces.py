@@ -42,7 +42,7 @@ class KnownPieces:
         self._ids = PieceIds(tokenizer)
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text. Raises `TypeError, UnicodeEncodeError`: a lone surrogate."""
+        """Return the ids of a text. Raises `TypeError` or `UnicodeEncodeError`: a lone surrogate."""
         pieces = None
         if self._added is None or self._added.search(text) is None:
             same = text if self._normalize is None or text.isascii() else self._normalize(text)

@@ -301,8 +301,9 @@ def usual_seconds(times: Sequence[tuple[float, int]]) -> float | None:
 # A lost generation continues on another engine from the prompt and the ids so far, so that no id is reported twice, and
 # none is left out; the caller decides whether and where it can continue (`rewind`). For a refused grammar, grammars of
 # fewer tools are tried on the engine, in the generation's own slot, generating one id each time. What is found is kept
-# with the engine, so that no other request meets the refusal. `toolcalls.grammar.loosened` bisects the tools. Where the
-# engine takes no grammar that waits for a call, calls that a model decides on are free, as without `hold_calls`.
+# with the engine, so that no other request meets the refusal. `toolcalls.grammar.refused_grammars` bisects the tools.
+# Where the engine takes no grammar that waits for a call, calls that a model decides on are free, as without
+# `hold_calls`.
 
 _PLAINEST: Final = ToolSpec("f", "", {"type": "object"})
 """A tool whose grammar is refused only by engines that refuse every grammar."""

@@ -13,7 +13,7 @@ import json
 import re
 import secrets
 import string
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, cast
@@ -179,7 +179,7 @@ class ForeignText:
         return f"{_PAD}{_INNER_PAD}{self.mark}{_QUOTE}{number}{self.mark}{_INNER_PAD}{_PAD}"
 
     def messages(
-        self, messages: Sequence[Message], *, marked: bool, as_text: Container[int] = ()
+        self, messages: Sequence[Message], *, marked: bool, as_text: Set[int] = frozenset()
     ) -> list[dict[str, Any]]:
         """Return the messages of a conversation, with their contents as marks or as guarded texts.
 

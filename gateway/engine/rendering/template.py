@@ -8,7 +8,7 @@ or a tool, and the ids of a content do not depend on its neighbours. What the te
 
 import re
 from collections import OrderedDict, deque
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -171,8 +171,8 @@ class ChatTemplate:
         known: Mapping[int, Known],
         calls_in: CallsIn,
     ) -> "Rendering":
-        results = [number for number, message in enumerate(messages) if is_json_result(message)]
-        read = results if results and await self.reads_results() else ()
+        results = {number for number, message in enumerate(messages) if is_json_result(message)}
+        read = results if results and await self.reads_results() else frozenset[int]()
         foreign = ForeignText(self._signs)
         text = await self._shown(foreign, messages, tools, marked=True, as_text=read)
         text = restored(text, foreign)
@@ -196,7 +196,7 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]],
         *,
         marked: bool,
-        as_text: Container[int] = (),
+        as_text: Set[int] = frozenset(),
     ) -> str:
         """The rendering of a conversation. Prepared in a thread where it holds very many names and values."""
 
