@@ -16,7 +16,7 @@ import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, Literal
 
 from gateway.config import EngineConfig
@@ -246,8 +246,10 @@ async def _anybody(connection: Connection, *, doubted: bool) -> None:
     del connection, doubted
 
 
-_PROCESS_KEY: Final = secrets.token_bytes(32)
-"""The key of salts for an engine without an API key, which gateways could share."""
+@cache
+def _process_key() -> bytes:
+    """The key of salts for an engine without an API key, which gateways could share. A forked process has its own."""
+    return secrets.token_bytes(32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,5 +295,5 @@ def salt_of(api_key: str | None, principal: str) -> str:
 
     Gateways with the same engine key make the same salt; without a key it is valid only in this process.
     """
-    key = api_key.encode() if api_key else _PROCESS_KEY
+    key = api_key.encode() if api_key else _process_key()
     return hmac.new(key, b"cache salt\0" + principal.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
