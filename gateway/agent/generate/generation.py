@@ -114,6 +114,7 @@ class Generation:
         self._answered = False
         ids, hints = conversation.ids, await conversation.hints()
         context = [*ids, *self._output.ids] if self._output.ids else ids
+        prompt = len(context)
         taken = conversation.ready.slots.take(context, principal.name, alone=principal.alone, hints=hints)
         async with AsyncExitStack() as stack:
             place = await self._stay.turn(stack.enter_async_context(taken))
@@ -124,12 +125,14 @@ class Generation:
                 except GrammarRefused:
                     if hold is None:
                         raise
+                    # Ids that came before the refusal were reported: the answer goes on behind them.
+                    context = [*conversation.ids, *self._output.ids]
                     request = self._request(context, place, hold)
                     hold = await self._stay.wait(loosened_hold(hold, request, conversation, self._metrics))
                     end = await self._generate(context, place, hold, started)
             finally:
                 held = [*conversation.ids, *self._output.ids]
-                place.leaves(held, len(context), end, answered=self._answered)
+                place.leaves(held, prompt, end, answered=self._answered)
         return end, place
 
     async def _generate(
@@ -161,7 +164,7 @@ class Generation:
         return None
 
     def _request(self, context: list[int], place: Place, hold: Hold | None) -> GenerateRequest:
-        """What the engine is asked for. `context`: the prompt, and what lost engines generated."""
+        """What the engine is asked for. `context`: the prompt, and what was generated before."""
         conversation, sampling, words = self._conversation, self._options.sampling, self._options.words
         ready = conversation.ready
         if words:
@@ -301,8 +304,9 @@ def usual_seconds(times: Sequence[tuple[float, int]]) -> float | None:
 # A lost generation continues on another engine from the prompt and the ids so far, so that no id is reported twice, and
 # none is left out; the caller decides whether and where it can continue (`rewind`). For a refused grammar, grammars of
 # fewer tools are tried on the engine, in the generation's own slot, generating one id each time. What is found is kept
-# with the engine, so that no other request meets the refusal. `toolcalls.grammar.loosened` bisects the tools. Where the
-# engine takes no grammar that waits for a call, calls that a model decides on are free, as without `hold_calls`.
+# with the engine, so that no other request meets the refusal. `toolcalls.grammar.refused_grammars` bisects the tools.
+# Where the engine takes no grammar that waits for a call, calls that a model decides on are free, as without
+# `hold_calls`.
 
 _PLAINEST: Final = ToolSpec("f", "", {"type": "object"})
 """A tool whose grammar is refused only by engines that refuse every grammar."""
