@@ -114,6 +114,7 @@ class Generation:
         self._answered = False
         ids, hints = conversation.ids, await conversation.hints()
         context = [*ids, *self._output.ids] if self._output.ids else ids
+        prompt = len(context)
         taken = conversation.ready.slots.take(context, principal.name, alone=principal.alone, hints=hints)
         async with AsyncExitStack() as stack:
             place = await self._stay.turn(stack.enter_async_context(taken))
@@ -124,12 +125,14 @@ class Generation:
                 except GrammarRefused:
                     if hold is None:
                         raise
+                    # Ids that came before the refusal were reported: the answer goes on behind them.
+                    context = [*conversation.ids, *self._output.ids]
                     request = self._request(context, place, hold)
                     hold = await self._stay.wait(loosened_hold(hold, request, conversation, self._metrics))
                     end = await self._generate(context, place, hold, started)
             finally:
                 held = [*conversation.ids, *self._output.ids]
-                place.leaves(held, len(context), end, answered=self._answered)
+                place.leaves(held, prompt, end, answered=self._answered)
         return end, place
 
     async def _generate(
@@ -161,7 +164,7 @@ class Generation:
         return None
 
     def _request(self, context: list[int], place: Place, hold: Hold | None) -> GenerateRequest:
-        """What the engine is asked for. `context`: the prompt, and what lost engines generated."""
+        """What the engine is asked for. `context`: the prompt, and what was generated before."""
         conversation, sampling, words = self._conversation, self._options.sampling, self._options.words
         ready = conversation.ready
         if words:

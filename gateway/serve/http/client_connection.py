@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gateway.deadlines import Deadline
 
 
-# Requests that were read are answered in the shapes of `error_answers.py`.
+# For a request that could not be read. Those that were read are answered in the shapes of `error_answers.py`.
 
 
 def plain_answer(status: int, words: str) -> bytes:

@@ -4,9 +4,11 @@ import pytest
 
 from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.events import Finished
+from gateway.engine.interface import Generated
 from gateway.errors import GrammarRefused
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, Diagnostic
+from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio
 
@@ -117,3 +119,23 @@ async def test_engine_that_takes_no_grammar_at_all_is_an_error_of_the_request(op
             await answered(stage, HUGE, choice=ToolChoice.named("huge"))
 
     assert len(stage.engine.asked) == 2
+
+
+async def test_ids_that_an_engine_gave_before_it_refused_the_grammar_stay_in_the_prompt(open_stage):
+    begun = tiny_map().encode("I")[0]
+    async with open_stage("t is.", hold_calls=True) as stage:
+        as_written = stage.engine._events
+
+        async def begin_and_refuse(prompt: list[int], most: int):
+            # From here on it takes no grammar, so that the answer goes on without one.
+            stage.engine._events, stage.engine.refuses = as_written, "root"
+            yield Generated((begun,))
+            raise GrammarRefused("the engine refused the grammar: failed to parse grammar", 400)
+
+        stage.engine._events = begin_and_refuse
+        await answered(stage, HUGE, choice=ToolChoice())
+
+    refused, *_, free = stage.engine.asked
+    assert free.grammar is None
+    assert free.prompt == [*refused.prompt, begun]
+    assert free.max_tokens == refused.max_tokens - 1
