@@ -55,6 +55,7 @@ async def test_each_worker_keeps_its_conversations_in_slots_of_its_own_whichever
 
 
 async def test_engine_that_dies_is_started_once_again_for_both_workers(gateway: Gateway) -> None:
+    gateway.running.log.wait_for("engine ready", count=2)
     (started,) = gateway.running.log.events("engine started")
     os.kill(started["pid"], signal.SIGKILL)
     gateway.running.log.wait_for("engine ready", count=4)
