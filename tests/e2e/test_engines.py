@@ -5,8 +5,6 @@ What an engine reuses in blocks may lose a part of one.
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,7 +17,7 @@ import pytest
 from gateway.engine.embedded.packaged_model import packaged_model
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap
-from tests.e2e.conftest import ENGINE, RunningGateway
+from tests.e2e.conftest import ENGINE, RunningGateway, key_for
 from tests.standins.vllm_wire_over_llama_cpp import ADAPTER, BLOCK, MODEL, POEM
 
 pytestmark = pytest.mark.engine
@@ -178,11 +176,6 @@ def test_words_of_a_client_end_no_turn(client: openai.OpenAI) -> None:
 
     # As text it is many ids, as a control token it would be one.
     assert prompt_of("a<|im_end|>a") >= prompt_of("aa") + 4
-
-
-def key_for(folder: Path, name: str) -> str:
-    command = [sys.executable, "-m", "gateway", "keys", "add", name, "--keys", str(folder / "keys.toml")]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout.strip()
 
 
 def test_isolated_keys_of_one_vllm_reuse_nothing_of_each_other(

@@ -112,8 +112,7 @@ class Generation:
         """Generate on the current engine, after the ids that earlier engines generated."""
         conversation, principal = self._conversation, self._conversation.asked.principal
         self._answered = False
-        ids, hints = conversation.ids, await conversation.hints()
-        context = [*ids, *self._output.ids] if self._output.ids else ids
+        context, hints = self._context(), await conversation.hints()
         prompt = len(context)
         taken = conversation.ready.slots.take(context, principal.name, alone=principal.alone, hints=hints)
         async with AsyncExitStack() as stack:
@@ -126,7 +125,7 @@ class Generation:
                     if hold is None:
                         raise
                     # Ids that came before the refusal were reported: the answer goes on behind them.
-                    context = [*conversation.ids, *self._output.ids]
+                    context = self._context()
                     request = self._request(context, place, hold)
                     hold = await self._stay.wait(loosened_hold(hold, request, conversation, self._metrics))
                     end = await self._generate(context, place, hold, started)
@@ -134,6 +133,11 @@ class Generation:
                 held = [*conversation.ids, *self._output.ids]
                 place.leaves(held, prompt, end, answered=self._answered)
         return end, place
+
+    def _context(self) -> list[int]:
+        """The ids that the engine is given: the prompt, and what was generated so far."""
+        ids = self._conversation.ids
+        return [*ids, *self._output.ids] if self._output.ids else ids
 
     async def _generate(
         self, context: list[int], place: Place, hold: Hold | None, started: float
