@@ -73,7 +73,7 @@ _LAST_WORDS: Final = 2.0
 """Seconds to wait for the head of an answer to a request in a session that the server has forgotten."""
 _NEW_NAME: Final = 15.0
 """Seconds to wait for the head of an answer that may give the session the name under which the server knows it now."""
-_OVERTAKEN: Final = 3
+_OVERTAKEN: Final = 16
 """Times that a request is sent again whose session got another name from the answers to others."""
 _REDIRECTS: Final = 3
 _REPEATED: Final = frozenset({301, 302, 307, 308})
@@ -113,6 +113,8 @@ class Channel:
         self._answered = asyncio.Event()
         self._renames = False
         """Whether the server names the session anew with its answers."""
+        self._unheard = False
+        """Whether an answer that nobody waited for may have named it so."""
         self._sent = _NOTHING
         """The credentials of the last request."""
         self._lost = LinkLost("", sent=False)
@@ -137,6 +139,7 @@ class Channel:
         if len(given) > _ID_BOUND:
             raise NoAnswer(f"its session id of {len(given)} characters is too long: expected at most {_ID_BOUND}")
         self.session = given
+        self._unheard = False
         self._compose()
 
     async def post(self, body: bytes, lines: bytes = b"", *, opening: bool = False) -> Connection:
@@ -153,15 +156,14 @@ class Channel:
         in_session, named = self.in_session and not opening, self.session
         connection = await self._post(body, lines, opening=opening)
         for _ in range(_OVERTAKEN):
-            # One that names the session anew has answered in it.
-            refused = connection.status == 400 and connection.header(SESSION_HEADER) in ("", named)
-            if not (refused and in_session and await self._has_renamed(named)):
+            if not (in_session and _refuses(connection, named) and await self._has_renamed(named)):
                 break
             # Under the old name nothing was begun.
             self.release(connection, drain=True)
             named = self.session
             connection = await self._post(body, lines)
-        if connection.status == 404 and in_session:
+        is_lost = self._renames and self._unheard and _refuses(connection, named)
+        if in_session and (connection.status == 404 or is_lost):
             self.release(connection)
             raise self.forget()
         if in_session and connection.header(SESSION_HEADER) not in ("", self.session):
@@ -325,6 +327,9 @@ class Channel:
         try:
             connection.send(method, self.address.path, lines, body)
             await connection.head()
+        except BaseException:
+            self._unheard = True
+            raise
         finally:
             self._asked.discard(connection)
             self._answered.set()
@@ -357,6 +362,11 @@ def _is_stream(connection: Connection) -> bool:
 def _session_line(session: str) -> bytes:
     """The session's id as it came: some servers use other bytes than ASCII."""
     return b"%b: %b\r\n" % (SESSION_HEADER.encode(), session.encode("latin-1"))
+
+
+def _refuses(connection: Connection, named: str) -> bool:
+    """Whether a server may not know the session under this name. One that names it anew has answered in it."""
+    return connection.status == 400 and connection.header(SESSION_HEADER) in ("", named)
 
 
 def _base_lines(address: Address, headers: Mapping[str, str]) -> bytes:

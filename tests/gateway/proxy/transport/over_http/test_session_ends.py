@@ -1,6 +1,7 @@
 """How a session with an HTTP server ends: forgotten, left, and by callers that went away."""
 
 import asyncio
+import itertools
 
 import anyio
 import pytest
@@ -178,6 +179,34 @@ async def test_refused_request_waits_for_the_answer_that_names_the_session_anew(
 
         assert (await call(transport))["content"] == []
         await waiting
+
+
+async def test_session_whose_new_name_was_lost_with_an_answer_is_forgotten(opened):
+    names = map(str, itertools.count())
+    name = "s-1"
+
+    async def answer(asked: Asked, reply: Reply) -> None:
+        nonlocal name
+        if asked.method != "POST" or asked.message.get("method") != "tools/call":
+            await friendly(asked, reply)
+        elif asked.headers["mcp-session-id"] != name:
+            await reply.message({"error": "a header is missing"}, status=400)
+        else:
+            name = next(names)
+            if asked.message["params"]["arguments"].get("hang"):
+                await anyio.sleep_forever()
+            await reply.result(asked, {"content": []}, mcp_session_id=name)
+
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        await shake(transport)
+        await call(transport)
+        waiting = asyncio.ensure_future(call(transport, hang=True))
+        await server.until(lambda: name == "1")
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+        with pytest.raises(SessionForgotten):
+            await call(transport)
 
 
 @pytest.mark.parametrize("words", ["Bad Request: No valid session ID provided", "Bad Request: Server not initialized"])
