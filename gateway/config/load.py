@@ -139,7 +139,8 @@ def load_config(
         overrides: flags by dotted key (`serve.port`, `engine.kind`; `engine` takes a word or a URL); None: not given.
         environ: the process's own environment when unset.
         cwd: the process's own folder when unset.
-        broken: takes servers whose entries can't be read, with the reason; without it, the first one is an error.
+        broken: takes servers whose entries can't be read, with the reason; without it, the first one is an error in
+            codec-gateway.toml, and left out with a warning in mcpServers JSON.
 
     Raises:
         ConfigError: a file, a key or a value is wrong. The message says which, and what to do.

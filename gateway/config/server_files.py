@@ -21,8 +21,11 @@ from gateway.config.source import Expander, parse_env_file, read_config_text, re
 from gateway.errors import ConfigError
 
 # These files belong to other programs (Claude Desktop, Claude Code, Cursor, VS Code, Cline), which put keys of their
-# own in them: unknown keys are one warning for the whole file, never an error. What would start the wrong thing is an
-# error.
+# own in them: unknown keys are one warning for the whole file, never an error. An entry that would start the wrong
+# thing is left out with a warning; it is an error where no other one is left.
+
+BrokenEntry = dict[str, str]
+"""Why a server's entry can't be read, by its name."""
 
 LISTS: Final = ("mcpServers", "servers")
 _URL_KEYS = ("url", "serverUrl", "httpUrl")
@@ -42,6 +45,7 @@ class ForeignServers:
 
     entries: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     """By server name, the keys of `UpstreamSection`, and `envFile`."""
+    broken: BrokenEntry = field(default_factory=dict[str, str])
     warnings: list[str] = field(default_factory=list[str])
 
 
@@ -54,7 +58,7 @@ def read_foreign(document: Mapping[str, Any], origin: str, separator: str) -> Fo
         separator: what a server's name may not contain.
 
     Raises:
-        ConfigError: there is no list of servers, or an entry can't be one.
+        ConfigError: there is no list of servers.
     """
     found = ForeignServers()
     unknown: dict[str, list[str]] = {}
@@ -68,12 +72,15 @@ def read_foreign(document: Mapping[str, Any], origin: str, separator: str) -> Fo
     for key in lists:
         for name, entry in _table(document[key], f"{origin}: key {key!r}").items():
             where = f"{origin}: server {name!r}"
-            keys = _table(entry, where)
-            if others := [k for k in keys if k not in _KNOWN]:
-                unknown[repr(name)] = others
-            translated = _translate(keys, where, found.warnings)
-            if translated is not None:
-                _add(found, _safe_name(name, separator, where, found.warnings), translated, where)
+            try:
+                keys = _table(entry, where)
+                if others := [k for k in keys if k not in _KNOWN]:
+                    unknown[repr(name)] = others
+                translated = _translate(keys, where, found.warnings)
+                if translated is not None:
+                    _add(found, _safe_name(name, separator, where, found.warnings), translated, where)
+            except ConfigError as error:
+                found.broken[name] = error.message
     if unknown:
         listed = "; ".join(f"{where}: {_names(keys, sorted(_KNOWN))}" for where, keys in unknown.items())
         found.warnings.append(f"{origin}: keys that the gateway does not know are ignored ({listed})")
@@ -191,8 +198,6 @@ _GATEWAY: Final = re.compile(r"(?:^|[\\/])codec-gateway(?![\w-])|^(?:-m)?gateway
 _CONFIG_FLAGS: Final = frozenset({"--config", "-c"})
 _CONFIG_WORD: Final = re.compile(r"(?:--config=|-c)(.+)", re.DOTALL)
 _EDITOR_FOLDERS: Final = frozenset({".vscode", ".cursor", ".claude"})
-BrokenEntry = dict[str, str]
-"""Why a server's entry can't be read, by its name."""
 
 
 class ServerEntries(NamedTuple):
@@ -219,12 +224,25 @@ def own_servers(
 def foreign_servers(
     path: Path, separator: str, environ: Mapping[str, str], broken: BrokenEntry | None, own_file: Path | None = None
 ) -> ServerEntries:
-    """The servers of an mcpServers file. `own_file`: the gateway's own file, which names it. Raises `ConfigError`."""
+    """The servers of an mcpServers file. An entry that can't be read is left out with a warning, or said in `broken`.
+
+    Args:
+        own_file: the gateway's own file, which names this one.
+
+    Raises:
+        ConfigError: it is no such file, or, if `broken` is None, no entry of it can be read.
+    """
     found = read_foreign(read_json(path), str(path), separator)
     folder = path.parent.parent if path.parent.name in _EDITOR_FOLDERS else path.parent
     reader = ServerReader(str(path), Expander(environ, folder), separator)
     read = partial(_read_with_env_file, reader)
-    upstreams = list(_read_each(read, found.entries, broken))
+    upstreams = list(_read_each(read, found.entries, found.broken))
+    if broken is not None:
+        broken.update(found.broken)
+    elif found.broken and not upstreams:
+        raise ConfigError(next(iter(found.broken.values())))
+    else:
+        found.warnings.extend(f"{reason} (the server is left out)" for reason in found.broken.values())
     files = [each for each in (path, own_file) if each is not None]
     itself = [upstream.name for upstream in upstreams if _starts_gateway_with(upstream, files)]
     # Clients' files are given to the gateway as they are, with the gateway already among their servers.
