@@ -1,16 +1,18 @@
 """What whole requests cost compared with an earlier commit: `python -m bench.requests COMMIT`.
 
 Counts the instructions of the gateway's process, under valgrind and over the stub engine of `bench.path`: for new
-requests of `/v1/chat/completions` without tools and with five, and for conversations of ten requests, which end with 20
-messages. CPU time on a machine that others use differs by more than what is looked for. Writes `results/requests.json`.
+requests of `/v1/chat/completions` without tools and with five, for streams that end with their first token, for
+conversations of ten requests, which end with 20 messages, and for calls of a tool over `/mcp`. CPU
+time on a machine that others use differs by more than what is looked for. Writes `results/requests.json`.
 """
 
 import argparse
 import json
 import re
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPConnection
 from itertools import count
 from pathlib import Path
@@ -26,6 +28,8 @@ Json = dict[str, Any]
 _IDS: Final = 8
 """Ids of an answer."""
 _TURNS: Final = 10
+_VERSION: Final = "2025-11-25"
+_SERVERS: Final = {"clock": {"command": sys.executable, "args": ["-m", "plain_time"]}}
 _NEW: Final = count()
 """Makes each conversation new to both gateways."""
 TOOLS: Final = [
@@ -56,16 +60,48 @@ class Client:
         """Connect."""
         parts = urlsplit(gateway.url)
         self._connection = HTTPConnection(str(parts.hostname), parts.port)
+        self._session = ""
 
     def ask(self, messages: Sequence[Json], **more: Any) -> Json:
         """Return the message of an answer."""
-        body = {"model": "any", "messages": messages, "max_tokens": _IDS, "temperature": 0, **more}
-        self._connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"})
+        return json.loads(self._chat(messages, **more))["choices"][0]["message"]
+
+    def stream(self, messages: Sequence[Json], **more: Any) -> None:
+        """Read a stream to its end."""
+        if b"[DONE]" not in self._chat(messages, stream=True, **more):
+            raise SystemExit("the gateway's stream has no end")
+
+    def call(self) -> None:
+        """Call the tool, in a session that is opened for the first call."""
+        if not self._session:
+            about = {"protocolVersion": _VERSION, "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+            self._rpc("initialize", about)
+            self._rpc("notifications/initialized", {})
+        told = self._rpc("tools/call", {"name": "get_time", "arguments": {"city": "Rome"}})
+        if b"Rome" not in told:
+            raise SystemExit(f"the call of the tool failed: {told!r}")
+
+    def _chat(self, messages: Sequence[Json], **more: Any) -> bytes:
+        return self._post(
+            "/v1/chat/completions",
+            {"model": "any", "messages": messages, "max_tokens": _IDS, "temperature": 0, **more},
+        )
+
+    def _rpc(self, method: str, params: Json) -> bytes:
+        number = {} if method.startswith("notifications/") else {"id": next(_NEW)}
+        return self._post("/mcp", {"jsonrpc": "2.0", "method": method, "params": params, **number})
+
+    def _post(self, path: str, body: Json) -> bytes:
+        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        if path == "/mcp" and self._session:
+            headers |= {"mcp-session-id": self._session, "mcp-protocol-version": _VERSION}
+        self._connection.request("POST", path, json.dumps(body), headers)
         answer = self._connection.getresponse()
         told = answer.read()
-        if answer.status != 200:
+        if answer.status not in (200, 202):
             raise SystemExit(f"the gateway answered {answer.status}: {told[:500]!r}")
-        return json.loads(told)["choices"][0]["message"]
+        self._session = answer.getheader("mcp-session-id", self._session)
+        return told
 
 
 def _new(**more: Any) -> Callable[[Client, int], object]:
@@ -84,8 +120,20 @@ def _user(number: int, turn: int) -> Json:
     return {"role": "user", "content": f"Question {turn} of talk {number}: what is in the files of the project?"}
 
 
-KINDS: Final = {"without tools": _new(), "five tools": _new(tools=TOOLS), "conversation": _conversation}
-COUNTS: Final = {"without tools": (8, 20), "five tools": (8, 20), "conversation": (1, 3)}
+KINDS: Final[Mapping[str, Callable[[Client, int], object]]] = {
+    "without tools": _new(),
+    "five tools": _new(tools=TOOLS),
+    "first token": lambda client, number: client.stream([_user(number, 0)], tools=TOOLS, max_tokens=1),
+    "conversation": _conversation,
+    "tools/call": lambda client, _: client.call(),
+}
+COUNTS: Final = {
+    "without tools": (8, 20),
+    "five tools": (8, 20),
+    "first token": (8, 20),
+    "conversation": (1, 3),
+    "tools/call": (30, 200),
+}
 """How many come before the count, and how many are counted."""
 
 
@@ -95,7 +143,7 @@ def instructions(engine: Engine, folder: Path, code: Path | None = None) -> dict
     counter = ("valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/out")
     settings = f'[engine]\nurl = "{engine.url}"\n'
     found: dict[str, int] = {}
-    with serving_gateway(folder, {}, settings=settings, code=code, under=counter) as gateway:
+    with serving_gateway(folder, _SERVERS, settings=settings, code=code, under=counter) as gateway:
         client = Client(gateway)
         for number, (kind, (before, counted)) in enumerate(COUNTS.items(), 1):
             for _ in range(before):

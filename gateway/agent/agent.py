@@ -94,6 +94,7 @@ class Agent:
         self._suggested_tools = suggested_tools
         self._tracing = tracing
         self._volatile = re.compile("|".join(f"(?:{pattern})" for pattern in volatile)) if volatile else None
+        self._digests = ToolDigests()
         self.recall = Recall(limits, metrics, trajectories, shared)
 
     async def open(
@@ -131,7 +132,7 @@ class Agent:
             choice, messages = choice.renamed(aliases), with_tool_names(messages, aliases)
         named = choice.names or ()
         ours = offers.divide(entries, ready.facts.context, named, gateway_tools)
-        digests = ToolDigests()
+        digests = self._digests
         offered = gathered(
             *(ours, client_tools, deferral, named, ready.facts.context, self._defer_client_tools, digests)
         )

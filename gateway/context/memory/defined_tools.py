@@ -27,6 +27,8 @@ ANSWER: Final = -2
 FOUND_TOOLS: Final = "found_tools"
 """Key of a message that has the names of tools whose definitions belong behind its content."""
 _DIGEST: Final = 16
+_KEPT: Final = 4 << 20
+"""Most bytes of definitions whose digests are kept; the oldest go."""
 _VALUE_BYTES: Final = 4
 """Bytes that a definition takes in memory for each byte of its JSON text, measured for a usual one."""
 _STALE: Final = 8
@@ -37,11 +39,12 @@ _ENTRY_BYTES: Final = 200
 
 
 class ToolDigests:
-    """Digests and sizes of the definitions of one request's tools: each is written out once."""
+    """Digests and sizes of tools' definitions: those that come again are written out once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, int], tuple[Mapping[str, Any], bytes, int]] = {}
         """By name, description and the schema's address; the schema is kept with it, so that this is not reused."""
+        self._size = 0
 
     def of(self, tool: ToolSpec) -> tuple[bytes, int]:
         """A digest of a tool's definition, and the bytes of its JSON text."""
@@ -53,6 +56,9 @@ class ToolDigests:
             text = json.dumps(fields, default=dict, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
             digest = blake2b(text, digest_size=_DIGEST).digest()
             known = self._known[key] = tool.parameters, digest, len(text)
+            self._size += len(text)
+            while self._size > _KEPT:
+                self._size -= self._known.pop(next(iter(self._known)))[2]
         return known[1:]
 
     def all_of(self, tools: Iterable[ToolSpec]) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ A schema comes from outside, so it is said first how large a value may be that i
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
@@ -29,6 +29,7 @@ MAX_VALUES: Final = 10_000
 MAX_CHARACTERS: Final = 256 * 1024
 """Most characters in the keys and texts of a schema. Definitions of real tools, descriptions included, have at most a
 quarter of that."""
+_NESTED: Final = (dict, list)
 MAX_DEPTH: Final = 32
 """Most levels of objects and lists in a schema."""
 
@@ -53,11 +54,12 @@ def excess(value: object) -> str | None:
 
 def is_larger(value: object, values: int) -> bool:
     """Whether a JSON value holds more values than that, itself included."""
-    waiting, found = [value], 1
+    waiting, found = [value] if isinstance(value, _NESTED) else [], 1
     while waiting and found <= values:
-        inner = list(islice(_inside(waiting.pop()), values))
+        inner = _inside(waiting.pop())
         found += len(inner)
-        waiting += inner
+        # Most values have no others inside.
+        waiting += [each for each in inner if isinstance(each, _NESTED)]
     return found > values
 
 
@@ -78,7 +80,7 @@ def _characters(value: object) -> int:
     return sum(map(len, map(str, cast("dict[object, object]", value)))) if isinstance(value, dict) else 0
 
 
-def _inside(value: object) -> Iterable[object]:
+def _inside(value: object) -> Collection[object]:
     if isinstance(value, dict):
         return cast("dict[str, object]", value).values()
     return cast("list[object]", value) if isinstance(value, list) else ()

@@ -1,6 +1,7 @@
 """Lists of tools that change from request to request: what the engine holds stays, and what is new is added."""
 
 import json
+import weakref
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -201,3 +202,18 @@ def test_tools_that_share_a_schema_have_definitions_of_their_own() -> None:
     digests, twin = ToolDigests(), ToolSpec("paint", "Paint it twice", PAINT.parameters)
 
     assert digests.of(PAINT) != digests.of(twin)
+
+
+class Schema(dict[str, Any]):
+    """One that can be referred to weakly."""
+
+
+def test_digests_of_old_definitions_are_not_kept_for_ever() -> None:
+    digests, kept = ToolDigests(), list[weakref.ref[Schema]]()
+    for number in range(5):
+        schema = Schema(description="x" * (1 << 20), number=number)
+        digests.of(ToolSpec("paint", "Paint it", schema))
+        kept.append(weakref.ref(schema))
+        del schema
+
+    assert [each() is not None for each in kept] == [False, False, True, True, True]

@@ -1,6 +1,7 @@
 """One definition in every shape in which clients send it: each API reads the same tool."""
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -54,6 +55,35 @@ def test_function_is_the_same_tool_in_every_shape_and_api(tool: dict[str, Any]) 
     read = read_tools([tool], (), frozenset)
     assert read.specs == [LOOK]
     assert read.shown[0] | {"type": "function", **BARE} == read.shown[0]
+
+
+def parameters(schema: dict[str, Any]) -> Mapping[str, Any]:
+    read = read_client_tool({"name": "set", "parameters": {"type": "object", **schema}}, "tools[0]")
+    assert read is not None
+    return read.spec.parameters
+
+
+def test_definition_that_comes_again_is_read_once_and_no_other_is_taken_for_it() -> None:
+    one: list[Callable[[], dict[str, Any]]] = [
+        lambda: {"properties": {"a": {"const": 1}, "b": {}}},
+        lambda: {"properties": {"a": {"const": 1.0}, "b": {}}},
+        lambda: {"properties": {"a": {"const": True}, "b": {}}},
+        lambda: {"properties": {"b": {}, "a": {"const": 1}}},
+        lambda: {"properties": {"a": {"const": "\ud800"}, "b": {}}},
+    ]
+    read = [parameters(make()) for make in one]
+
+    assert [repr(each) for each in read] == [repr({"type": "object", **make()}) for make in one]
+    assert all(parameters(make()) is before for make, before in zip(one, read, strict=True))
+
+
+def test_definition_of_any_size_and_depth_is_read() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(5000):
+        deep = {"not": deep}
+
+    for schema in (deep, {"description": "x" * 100_000}):
+        assert parameters(schema)["type"] == "object"
 
 
 @pytest.mark.parametrize("tool", FREE_FORM.values(), ids=FREE_FORM)
