@@ -5,7 +5,7 @@ The answer's form, reasoning, the client's tools and its choice of one, the gate
 
 import json
 import marshal
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
@@ -15,7 +15,7 @@ from gateway.agent import EVERY_TOOL, NO_TOOL, ToolChoice, ToolScope
 from gateway.errors import RequestInvalid
 from gateway.escape import cut_text, escape_text
 from gateway.toolcalls.formats.structured_output import AnswerForm
-from gateway.toolcalls.schema.keywords import MAX_CHARACTERS, is_larger
+from gateway.toolcalls.schema.keywords import MAX_CHARACTERS, values_in
 from gateway.toolcalls.schema.spec import ToolSpec, flat_tool
 
 MOST_TOOLS: Final = 1024
@@ -50,10 +50,15 @@ _SWITCHES: Final = ("enable_thinking", "thinking", "reasoning")
 """Names of the option that switches reasoning on and off: a chat template that has it uses one of these."""
 
 
-def check_schemas(schemas: Iterable[object]) -> None:
+def check_schemas(schemas: Sequence[object]) -> None:
     """Raise `RequestInvalid` where the schemas of a request's tools hold too many values in all."""
     # The list of them is a value too.
-    if is_larger(list(schemas), _VALUES + 1):
+    check_values(values_in(list(schemas), _VALUES + 1) - 1)
+
+
+def check_values(values: int) -> None:
+    """Raise `RequestInvalid` where there are too many values in the schemas of a request's tools."""
+    if values > _VALUES:
         raise RequestInvalid(
             f"tools: the schemas have more than {_VALUES} values in all: send fewer or smaller ones", param="tools"
         )
@@ -78,13 +83,15 @@ class ClientTool:
     """Fields of its definition without effect, `format` among them where no grammar of ours expresses it."""
     deferred: bool = False
     """Whether its definition is to stay out of the prompt until the model finds it."""
+    values: int = 0
+    """The values in its schema, for `check_values`."""
 
 
 def read_client_tool(tool: Mapping[str, Any], where: str) -> ClientTool | None:
     """Read a definition; None where it is neither a function nor a free-form tool. Raises `RequestInvalid`."""
     try:
         # Unlike JSON, it costs less than the reading; unlike equality, it tells 1 from 1.0 and one order from another.
-        written = marshal.dumps(tool, _EXACT)
+        written = marshal.dumps(cast("Any", tool), _EXACT)
     except ValueError:
         return _read(tool, where)
     return _read_again(written, where) if len(written) <= _KEPT else _read(tool, where)
@@ -113,7 +120,8 @@ def _read(tool: Mapping[str, Any], where: str) -> ClientTool | None:
     # What is empty or false asks for nothing.
     others = (escape_text(key, _SHOWN) for key, value in fields.items() if value and key not in _READ)
     deferred = fields.get("defer_loading") is True
-    return replace(read, unused=(*read.unused, *islice(others, _UNUSED)), deferred=deferred)
+    unused, values = (*read.unused, *islice(others, _UNUSED)), values_in(read.spec.parameters, _VALUES)
+    return replace(read, unused=unused, deferred=deferred, values=values)
 
 
 def _free_form(name: str, description: str, form: Mapping[str, Any]) -> ClientTool:

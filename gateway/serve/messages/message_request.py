@@ -29,7 +29,7 @@ from gateway.serve.generation.tools_and_formats import (
     MOST_TOOLS,
     GatewayTools,
     check_continuation,
-    check_schemas,
+    check_values,
     ignores_effort,
     read_choice,
     read_client_tool,
@@ -106,9 +106,10 @@ class SortedTools:
         self.left_out: list[str] = []
         self.search: SearchTool | None = None
         self._deferred: set[str] = set()
+        self._values = 0
         for number, tool in enumerate(tools):
             self._sort(tool, f"tools[{number}]")
-        check_schemas(tool.parameters for tool in self.client)
+        check_values(self._values)
 
     @property
     def deferral(self) -> Deferral:
@@ -143,6 +144,7 @@ class SortedTools:
             self._leave_out(f"{where}: {escape_text(str(kind), _SHOWN)}")
             return
         self.client.append(read.spec)
+        self._values += read.values
         if read.deferred:
             self._deferred.add(read.spec.name)
         for name in read.unused:

@@ -45,7 +45,7 @@ from gateway.serve.generation.tools_and_formats import (
     MOST_TOOLS,
     GatewayTools,
     check_continuation,
-    check_schemas,
+    check_values,
     ignores_effort,
     read_choice,
     read_client_tool,
@@ -72,6 +72,7 @@ class ChatTools:
         free_form: list[str] = []
         left_out: list[str] = []
         deferred: list[str] = []
+        values = 0
         for number, tool in enumerate(tools):
             place = f"{where}[{number}]"
             read = read_client_tool(tool, place)
@@ -79,12 +80,13 @@ class ChatTools:
                 left_out.append(f"{place}: {escape_text(str(tool.get('type')), _SHOWN)}")
                 continue
             self.specs.append(read.spec)
+            values += read.values
             if read.kind == "custom":
                 free_form.append(read.spec.name)
             if read.deferred:
                 deferred.append(read.spec.name)
             left_out += (f"{where}.{name}" for name in read.unused)
-        check_schemas(spec.parameters for spec in self.specs)
+        check_values(values)
         self.free_form = frozenset(free_form)
         """Names of the free-form tools."""
         self.deferral = Deferral(frozenset(deferred), OURS) if deferred else NO_DEFERRAL

@@ -54,13 +54,19 @@ def excess(value: object) -> str | None:
 
 def is_larger(value: object, values: int) -> bool:
     """Whether a JSON value holds more values than that, itself included."""
-    waiting, found = [value] if isinstance(value, _NESTED) else [], 1
-    while waiting and found <= values:
+    return values_in(value, values) > values
+
+
+def values_in(value: object, most: int) -> int:
+    """Count the values in a JSON value, itself included; stops at the first count over `most`."""
+    waiting: list[object] = [value]
+    found = 1
+    while waiting and found <= most:
         inner = _inside(waiting.pop())
         found += len(inner)
         # Most values have no others inside.
         waiting += [each for each in inner if isinstance(each, _NESTED)]
-    return found > values
+    return found
 
 
 def characters_of(value: object, most: int) -> int:

@@ -49,7 +49,7 @@ FREE_FORM: dict[str, dict[str, Any]] = {
 def test_function_is_the_same_tool_in_every_shape_and_api(tool: dict[str, Any]) -> None:
     read_tool = read_client_tool(tool, "tools[0]")
     assert read_tool is not None
-    assert replace(read_tool, unused=()) == ClientTool("function", LOOK)
+    assert replace(read_tool, unused=(), values=0) == ClientTool("function", LOOK)
     assert ChatTools([tool], "tools").specs == [LOOK]
     assert SortedTools([tool]).client == [LOOK]
     read = read_tools([tool], (), frozenset)
