@@ -6,16 +6,19 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.record import RESULTS
-from bench.scaling.__main__ import play, played, scenes
+from bench.scaling import real, validation
+from bench.scaling.__main__ import main, play, played, scenes
 from bench.scaling.calibration import costs_of
 from bench.scaling.costs import Costs, measured
 from bench.scaling.engine import Engine, Request, Size
@@ -26,7 +29,9 @@ from bench.scaling.real import play as play_for_real
 from bench.scaling.simulation import Scene, Simulation, simulate
 from bench.scaling.traces import Conversation, Crowd, Turn, draw
 from bench.scaling.validation import BAR, CASES, SHORT, Case, compared, in_its_order
+from gateway.config import EngineConfig
 from gateway.engine.pool.engine_choice import WARM
+from gateway.engine.slots.engine_speed import Rates
 from tests.cases import each_of
 
 ROOT = Path(__file__).parents[1]
@@ -57,7 +62,7 @@ def test_figures_follow_from_the_seed(policy: str) -> None:
 
 
 def test_figures_are_the_same_for_any_number_of_processes() -> None:
-    chosen = {name: (scene, replace(crowd, conversations=20)) for name, (scene, crowd) in scenes((1, 3), 3).items()}
+    chosen = {name: (scene, replace(crowd, conversations=8)) for name, (scene, crowd) in scenes((1, 3), 3).items()}
 
     assert played(chosen, 1) == played(chosen, 3)
 
@@ -88,7 +93,7 @@ def test_every_request_is_answered_once_whatever_is_lost(
 
 
 def test_with_one_engine_all_policies_are_the_same() -> None:
-    figures = [simulate(Scene(1), policy, TALKS, COSTS) for policy in POLICIES]
+    figures = [simulate(Scene(1), policy, FEW, COSTS) for policy in POLICIES]
 
     assert all(each == figures[0] for each in figures)
     assert figures[0]["moved"] == 0
@@ -219,20 +224,24 @@ def on_paper(conversations: Sequence[Conversation], engines: int, size: Size) ->
 @pytest.mark.anyio
 @pytest.mark.engine
 @pytest.mark.timeout(900)
-async def test_engines_on_paper_process_what_real_ones_do() -> None:
+async def test_engines_on_paper_process_what_real_ones_do(monkeypatch: pytest.MonkeyPatch, one_layer: Path) -> None:
     size = Size(slots=2, cache=4000, grain=1)
+    # What an engine forgets and finds again hangs on no layer, and on its speed only in what is worth a file.
+    monkeypatch.setattr(real, "EngineConfig", partial(EngineConfig, model=one_layer))
+    monkeypatch.setattr(Rates, "to_process", lambda _, ids: ids * COSTS.prefill)
+    monkeypatch.setattr(Rates, "to_move", lambda _, ids: ids * COSTS.move)
     talks = await play_for_real(draw(replace(SMALL, conversations=5, turns=2), 2), 2, size, apart=True)
     paper = on_paper([each.conversation for each in lived(talks)], 2, size)
-    real = [[asked.processed for asked in talk.asked] for talk in talks]
+    found = [[asked.processed for asked in talk.asked] for talk in talks]
 
     differing = [
         (theirs, ours)
-        for own, other in zip(real, paper, strict=True)
+        for own, other in zip(found, paper, strict=True)
         for theirs, ours in zip_longest(own, other)
         if abs(theirs - ours) > 4
     ]
     assert differing == []
-    assert sum(map(sum, real)) < sum(asked.prompt for talk in talks for asked in talk.asked) / 2
+    assert sum(map(sum, found)) < sum(asked.prompt for talk in talks for asked in talk.asked) / 2
 
 
 def test_conversations_are_simulated_with_the_lengths_that_they_had() -> None:
@@ -312,22 +321,39 @@ def test_page_and_pictures_show_the_committed_results() -> None:
 
 @pytest.mark.engine
 @pytest.mark.timeout(900)
-def test_commands_of_the_page_run_in_short() -> None:
+def test_commands_of_the_page_run_in_short(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], one_layer: Path
+) -> None:
     typed = re.findall(r"^\.venv/bin/python -m bench\.scaling *(--\w+)?", PAGE.read_text(), re.MULTILINE)
     assert typed == ["", "--costs", "--real", "--short"]
+
+    def here(*flags: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["bench.scaling", "--short", *flags])
+        main()
+        return capsys.readouterr().out
+
     # In short, the first is the last.
-    simulated, measured_here, played_here = (run_in_short(*flags) for flags in ((), ("--costs",), ("--real",)))
+    simulated, measured_here = in_a_process_of_its_own(), here("--costs")
+    costs = json.loads(measured_here)["costs"]
+
+    async def measured_before(engines: int, rounds: int) -> dict[str, dict[str, Any]]:
+        assert (engines, rounds) == (1, 1)
+        return costs
+
+    # Which measures the same before and after it plays, on engines whose answers are only counted.
+    monkeypatch.setattr(validation, "calibrated", measured_before)
+    monkeypatch.setattr(real, "EngineConfig", partial(EngineConfig, model=one_layer))
+    played_here = here("--real")
 
     assert all(policy in simulated for policy in POLICIES)
-    costs = costs_of(json.loads(measured_here)["costs"])
-    assert costs.prefill > 0
-    assert costs.decode > 0
-    assert costs.beside >= 0
+    assert costs_of(costs).prefill > 0
+    assert costs_of(costs).decode > 0
+    assert costs_of(costs).beside >= 0
     assert SHORT.name in played_here
 
 
-def run_in_short(*flags: str) -> str:
-    command = [sys.executable, "-m", "bench.scaling", "--short", *flags]
+def in_a_process_of_its_own() -> str:
+    command = [sys.executable, "-m", "bench.scaling", "--short"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
