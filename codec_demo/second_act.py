@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -65,8 +66,16 @@ class SecondAct:
     plain: tuple[Request, ...]
 
 
-async def play(progress: Callable[[str], None], steps: "Sequence[Step] | None" = None, tools: int = 20) -> SecondAct:
-    """Start both servers and hold the conversations. Raises the gateway's own errors if something does not start."""
+async def play(
+    progress: Callable[[str], None],
+    steps: "Sequence[Step] | None" = None,
+    tools: int = 20,
+    model: Path | None = None,
+) -> SecondAct:
+    """Start both servers and hold the conversations. Raises the gateway's own errors if something does not start.
+
+    Both have the packaged model, unless there is another one.
+    """
     if importlib.util.find_spec("openai") is None:
         raise ConfigError("the demo needs the package openai; install it with: pip install 'codec-gateway[demo]'")
     # Here, since the package openai takes a second to load, and the first act does not need it.
@@ -76,7 +85,7 @@ async def play(progress: Callable[[str], None], steps: "Sequence[Step] | None" =
     failure: GatewayError | None = None
     exchanges: list[Exchange] = []
     try:
-        async with _gateway() as through, _plain_server() as plain:
+        async with _gateway(model) as through, _plain_server(model or packaged_model()) as plain:
             servers = (Server(GATEWAY, through), Server(PLAIN, plain))
             async for each in hold_conversations(servers, steps, tools):
                 exchanges.append(each)
@@ -133,9 +142,9 @@ def _turn(answer: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 @asynccontextmanager
-async def _plain_server() -> AsyncGenerator[str]:
+async def _plain_server(model: Path) -> AsyncGenerator[str]:
     """Run a llama-server with its defaults; yields its address."""
-    settings = {"model": str(packaged_model()), "threads": threads_of(EngineConfig()), "template": TEMPLATE.strip()}
+    settings = {"model": str(model), "threads": threads_of(EngineConfig()), "template": TEMPLATE.strip()}
     command = [sys.executable, "-m", "codec_demo.plain_server", json.dumps(settings)]
     async with await anyio.open_process(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL) as process:
         try:
@@ -145,13 +154,13 @@ async def _plain_server() -> AsyncGenerator[str]:
 
 
 @asynccontextmanager
-async def _gateway() -> AsyncGenerator[str]:
+async def _gateway(model: Path | None) -> AsyncGenerator[str]:
     """Run `codec-gateway serve` with its embedded engine; yields its address once the engine is ready."""
     command = [sys.executable, "-m", "gateway", "serve", "--port", "0", "--admin-port", "0"]
     # Settings of the user's own gateway are not the demo's.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
     with TemporaryDirectory(prefix="codec-demo-") as folder:
-        settings = '[engine]\nkind = "embedded"\n'
+        settings = '[engine]\nkind = "embedded"\n' + (f"model = {json.dumps(str(model))}\n" if model else "")
         await anyio.Path(folder, "codec-gateway.toml").write_text(settings, encoding="utf-8")
         async with (
             await anyio.open_process(

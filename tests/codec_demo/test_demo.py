@@ -112,10 +112,10 @@ def test_transcript_fits_a_narrow_page_and_has_no_colour_codes_in_a_pipe(ran: Ra
 
 
 @pytest.fixture(scope="module")
-def act() -> SecondAct:
-    """The second part with fewer tools, shorter results and fewer requests, so that it takes seconds."""
+def act(one_layer: Path) -> SecondAct:
+    """The second part with fewer tools, shorter results, fewer requests and fewer layers, so that it takes seconds."""
     steps = (Step("agent", 2), Step("agent", "It works."), Step("sub-agent"), Step("agent"))
-    return anyio.run(play, lambda _: None, steps, 3)
+    return anyio.run(play, lambda _: None, steps, 3, one_layer)
 
 
 def test_gateway_recomputes_nothing_and_a_plain_server_what_the_sub_agent_took(act: SecondAct) -> None:
