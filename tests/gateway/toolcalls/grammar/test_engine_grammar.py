@@ -1,11 +1,12 @@
-"""The grammars on a real llama.cpp server with a real, small model: what comes out is always a call.
+"""The grammars on a real llama.cpp server: what comes out is always a call, whatever the model.
 
-One child process serves all tests of this module, on one thread; its slots generate side by side. Nearly every
-generation ends of itself: the schemas of `TOOL_SETS` bound nearly all lengths, so that a text is some hundred
-characters long and the token limit is not met. Only a tree has no bound, and a model may go down for ever: then the
-call is cut off. With a single seed each format takes the next of the tool sets, and only every second format writes a
-whole call: those leave out no module of `formats`. `TOOLCALL_SEEDS=20` (`make grammar-seeds`) writes calls of every
-format and tool set, with so many seeds each, for half an hour.
+The suite's model has one layer and random weights, and writes odder texts than trained ones do. One child process
+serves all tests of this module, on one thread; its slots generate side by side. Nearly every generation ends of itself:
+the schemas of `TOOL_SETS` bound nearly all lengths, so that a text is some hundred characters long and the token limit
+is not met. Only a tree has no bound, and a model may go down for ever: then the call is cut off. With a single seed
+each format takes the next of the tool sets, and only every second format writes a whole call: those leave out no module
+of `formats`. `TOOLCALL_SEEDS=20` (`make grammar-seeds`) writes calls of every format and tool set by the packaged
+model, with so many seeds each, for half an hour.
 """
 
 import json
@@ -15,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -48,9 +50,10 @@ GENERIC = format_named("generic")
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+def address(one_layer: Path) -> Iterator[str]:
     place = {"host": "127.0.0.1", "port": 0}
-    settings = {"model": str(packaged_model()), "context": 2048 * SLOTS, "slots": SLOTS, "threads": 1, **place}
+    model = packaged_model() if ALL else one_layer
+    settings = {"model": str(model), "context": 2048 * SLOTS, "slots": SLOTS, "threads": 1, **place}
     command = [sys.executable, "-m", "gateway.engine.embedded.child_process", json.dumps(settings)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
