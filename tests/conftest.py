@@ -135,7 +135,7 @@ def _is_text(data: bytes) -> bool:
 
 
 @pytest.fixture(scope="session")
-def one_layer(tmp_path_factory: pytest.TempPathFactory, model_map: TokenMap) -> Path:
+def one_layer(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """A model of one layer and random weights with the packaged model's vocabulary: an engine answers at once.
 
     It writes whole characters, as trained models do: of others, the engine does not tell all ids. All processes of the
@@ -147,6 +147,8 @@ def one_layer(tmp_path_factory: pytest.TempPathFactory, model_map: TokenMap) -> 
     with (folder / "one_layer.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
+            # Asked for here: a process that finds the file does without the map.
+            model_map: TokenMap = request.getfixturevalue("model_map")
             parts = [each for each in range(len(model_map)) if not _is_text(model_map.token_bytes(each))]
             unfinished = folder / "one_layer.part"
             unfinished.write_bytes(tiny_model(packaged_model().read_bytes(), unlikely=parts))
