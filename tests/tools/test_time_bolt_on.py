@@ -105,15 +105,7 @@ def test_the_command_serves_the_bolt_on_and_leaves_on_interrupt(map_path, model_
 
 
 @pytest.mark.parametrize("environment", [{}, {"CODEC_MAP_PATH": "/nowhere/map.json"}])
-def test_the_command_does_not_start_without_a_map_it_has_ids_for(environment):
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("CODEC_")}
-    done = subprocess.run(
-        [COMMAND, "--bolt-on", "127.0.0.1:1"],
-        env={**kept, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 3
-    assert "not started" in done.stderr
+def test_the_command_does_not_start_without_a_map_it_has_ids_for(environment, start_here):
+    done = start_here(environment, "--bolt-on", "127.0.0.1:1")
+    assert done.code == 3
+    assert "not started" in done.err

@@ -5,19 +5,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.types import CallToolResult
 
 from bench.processes import free_port
 from leaf_sdk import has_codec_meta
 from leaf_sdk.testing import assert_leaf_result, tiny_map, tiny_map_bytes, tiny_meta
-from tests.conftest import Ran
-from time_leaf.__main__ import main
 from time_leaf.server import build_server
 
 COMMAND = Path(sys.executable).parent / "codec-time-leaf"
@@ -36,34 +37,28 @@ def leaf_environment(tmp_path) -> dict[str, str]:
     return {"CODEC_MAP_PATH": str(path), "CODEC_MAP_HASH": TINY.map_id}
 
 
-def start(environment: dict[str, str] | None = None, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end, with nothing on stdin."""
-    return subprocess.run(
-        [COMMAND, *arguments],
-        env={**os.environ, **(environment or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+@contextmanager
+def started() -> Iterator[subprocess.Popen[str]]:
+    """The command with pipes, and without a map."""
+    with subprocess.Popen(
+        [COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
-@pytest.fixture
-def start_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Runs the command to its end in this process: for what keeps it from starting."""
-
-    def go(environment: dict[str, str] | None = None, *arguments: str) -> Ran:
-        for name, value in (environment or {}).items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setattr(sys, "argv", [str(COMMAND), *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return Ran(ended.value.code, printed.out, printed.err)
-
-    return go
+def asked(process: subprocess.Popen[str], method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The result of one request, in the lines that MCP writes."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    request = {"jsonrpc": "2.0", "id": method, "method": method} | ({"params": params} if params else {})
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+    answer = json.loads(process.stdout.readline())
+    assert answer["id"] == method
+    return answer["result"]
 
 
 @pytest.mark.anyio
@@ -135,18 +130,18 @@ async def test_a_process_with_a_map_answers_with_ids_over_stdio(leaf_environment
     assert result.content[0].text.startswith("The time in Europe/Paris is ")
 
 
-@pytest.mark.anyio
-async def test_a_process_without_a_map_serves_plain_text():
-    with anyio.fail_after(60):
-        async with Client(StdioServerParameters(command=str(COMMAND))) as client:
-            result = await client.call_tool("get_current_time", {"timezone": "UTC"})
-    assert not has_codec_meta(result)
-
-
-def test_a_process_without_a_map_says_so_and_ends_with_its_client():
-    done = start()
-    assert done.returncode == 0
-    assert "leaf-mode disabled" in done.stderr
+def test_a_process_without_a_map_says_so_serves_plain_text_and_ends_with_its_client():
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    call = {"name": "get_current_time", "arguments": {"timezone": "UTC"}}
+    with started() as process:
+        assert "serverInfo" in asked(process, "initialize", hello)
+        result = asked(process, "tools/call", call)
+        out, log = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "")
+    assert "leaf-mode disabled" in log
+    (block,) = result["content"]
+    assert block["text"].startswith("The time in UTC is ")
+    assert not has_codec_meta(CallToolResult.model_validate(result))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +169,10 @@ def test_a_file_that_is_no_map_stops_the_start(leaf_environment, tmp_path):
     (tmp_path / "map.json").write_bytes(b"{}")
     from leaf_sdk.vocab import map_digest
 
-    done = start(leaf_environment | {"CODEC_MAP_HASH": map_digest(b"{}")})
+    environment = {**os.environ, **leaf_environment, "CODEC_MAP_HASH": map_digest(b"{}")}
+    done = subprocess.run(
+        [COMMAND], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
 
@@ -193,22 +191,12 @@ def test_what_is_no_address_is_refused(address, start_here):
 
 
 def test_ctrl_c_ends_it_quietly_while_its_client_is_still_there():
-    with subprocess.Popen(
-        [COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            assert process.stderr is not None
-            ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-            process.stdin.write(json.dumps(ping) + "\n")
-            process.stdin.flush()
-            assert json.loads(process.stdout.readline())["id"] == 1
-            process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=30) == 130
-            assert "Traceback" not in process.stderr.read()
-        finally:
-            process.kill()
+    with started() as process:
+        assert asked(process, "ping") == {}
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
 
 
 @pytest.mark.anyio
@@ -217,8 +205,11 @@ async def test_it_serves_streamable_http(leaf_environment):
     command = [str(COMMAND), "--http", f"127.0.0.1:{port}"]
     with anyio.fail_after(60):
         async with await anyio.open_process(
-            command, env={**os.environ, **leaf_environment}, stdin=subprocess.DEVNULL, stderr=None
+            command, env={**os.environ, **leaf_environment}, stdin=subprocess.DEVNULL, stdout=None
         ) as process:
+            assert process.stderr is not None
+            # Its first line, which comes when nearly all is loaded.
+            await process.stderr.receive()
             await _until_open(port)
             async with Client(f"http://127.0.0.1:{port}/mcp") as client:
                 result = await client.call_tool("get_current_time", {"timezone": "UTC"})
