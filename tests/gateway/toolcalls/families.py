@@ -4,6 +4,7 @@ A writer is plain string work, apart from the format's definition, so that a fau
 """
 
 import json
+import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,9 @@ from tests.gateway.toolcalls.strategies import names as any_names
 
 GAP = "\ue000"
 words = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,12}", fullmatch=True)
-ids = st.from_regex(r"[a-zA-Z0-9]{9}", fullmatch=True)
+DIGITS = string.ascii_letters + string.digits
+ID = 9
+"""Characters of a call's id."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,14 @@ class Family:
     """The markers that may stand in a string without being meant; None: all of them."""
     begins: bool = False
     """Whether calls have no marker, so that only a message's first ones count whatever they name."""
+
+
+def spelled(number: int) -> str:
+    """The id with this number."""
+    return "".join(DIGITS[number // len(DIGITS) ** place % len(DIGITS)] for place in range(ID))
+
+
+ids = st.integers(0, len(DIGITS) ** ID - 1).map(spelled)
 
 
 def quoted(text: str) -> str:
@@ -113,18 +124,18 @@ def told_by(draw: st.DrawFn, family: Family) -> Told:
         reasoning = draw(prose)
         text = f"{family.think[0]}\n{reasoning}\n{family.think[1]}\n\n"
     calls: list[Written] = []
-    sections = draw(st.integers(0, 1 if family.begins else 2))
-    content = "" if family.begins and sections else draw(prose) + "."
+    sizes = draw(st.lists(st.integers(1, 3), max_size=1 if family.begins else 2))
+    content = "" if family.begins and sizes else draw(prose) + "."
     text += family.answer + content
     # Family ids are one per message: a model numbers on, it does not begin again.
-    some_ids = draw(st.lists(ids, min_size=6, max_size=6, unique=True))
-    for left in reversed(range(sections)):
+    some_ids = draw(st.lists(ids, min_size=sum(sizes), max_size=sum(sizes), unique=True))
+    for number, size in enumerate(sizes, 1):
         section = [
             Written(draw(family.names), draw(_given(family)), some_id)
-            for some_id in some_ids[len(calls) : len(calls) + draw(st.integers(1, 3))]
+            for some_id in some_ids[len(calls) : len(calls) + size]
         ]
         # Before another call a full stop, as before the first: in `>>>>` no marker could be found.
-        after = "." + draw(prose) + "." * (left > 0)
+        after = "." + draw(prose) + "." * (number < len(sizes))
         text += family.write(section) + after
         content += after
         calls += section
