@@ -7,6 +7,8 @@ template are the packaged model's. Names and shapes of tensors: llama.cpp, `src/
 
 import random
 import struct
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final, Literal, cast
 
@@ -60,7 +62,8 @@ def tiny_model(architecture: Cache, path: Path, template: str | None = None) -> 
     return path
 
 
-def _tokenizer() -> dict[str, object]:
+@cache
+def _tokenizer() -> Mapping[str, object]:
     with packaged_model().open("rb") as file:
         return dict(read_head(file.read(8 << 20)).pairs)
 

@@ -1,5 +1,6 @@
 """A real embedded engine with slot files, asked as the agent asks it."""
 
+from collections import defaultdict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ LETTERS = "root ::= [a-zA-Z ,.0-9]+"
 """Neither an end of turn nor a character of several tokens."""
 
 
-OPENED = MapSet()
-"""The maps of the engines so far: to open one takes as long as to start its engine."""
+OPENED: defaultdict[object, MapSet] = defaultdict(MapSet)
+"""The map of each model so far, whose file it remembers: to open one takes as long as to start its engine."""
 
 
 def ignore(up: bool, reason: str) -> None:
@@ -98,8 +99,9 @@ async def running(slot_files: str | Path, *, slots: int = 1, **settings: object)
     )
     metrics = Metrics()
     config = GatewayConfig(engine=engine, tokens=TokensConfig())
-    route = EngineRoute(config, ignore, lambda: metrics.slot_files, known=OPENED)
-    OPENED.update(route.maps)
+    opened = OPENED[engine.model]
+    route = EngineRoute(config, ignore, lambda: metrics.slot_files, known=opened)
+    opened.update(route.maps)
     async with route.running():
         await adopted(route)
         yield Running(route, metrics)
