@@ -1,6 +1,6 @@
-"""One gateway in front of all odd servers, and what the official Python SDK's client gets through it.
+"""A gateway in front of odd servers, and what the official Python SDK's client gets through it.
 
-All servers are behind one gateway, and one client lists them together: so what one server does to others shows, too.
+Many servers are behind one gateway, and one client lists them together: so what one server does to others shows, too.
 """
 
 import socket
@@ -27,8 +27,12 @@ AT_ONCE = 16
 """Calls at a time."""
 
 
-def names_of() -> dict[str, tuple[str, str]]:
-    """The names under which the gateway knows the servers: transport and behaviour of each."""
+Names = dict[str, tuple[str, str]]
+"""The names under which a gateway knows servers: transport and behaviour of each."""
+
+
+def names_of() -> Names:
+    """The names of all servers."""
     return {
         f"{transport}{number}": (transport, name)
         for transport, table in TABLES.items()
@@ -36,13 +40,19 @@ def names_of() -> dict[str, tuple[str, str]]:
     }
 
 
-def config_of(servers: OddHttp) -> GatewayConfig:
-    """The configuration with all servers."""
+def config_of(servers: OddHttp, names: Names) -> GatewayConfig:
+    """The configuration with these servers."""
     pipes = [
         UpstreamConfig(name=f"stdio{number}", command=arguments_of(says)[0], args=tuple(arguments_of(says)[1:]))
         for number, says in enumerate(TABLES["stdio"].values())
+        if f"stdio{number}" in names
     ]
-    addresses = [UpstreamConfig(name=f"http{number}", url=servers.url(number)) for number in range(len(TABLES["http"]))]
+    addresses = [
+        # Hundreds of tools would be written anew with every other server's, once they are pinned.
+        UpstreamConfig(name=f"http{number}", url=servers.url(number), pin="off" if "more_tools" in says else "warn")
+        for number, says in enumerate(TABLES["http"].values())
+        if f"http{number}" in names
+    ]
     return GatewayConfig(
         upstreams=(*pipes, *addresses),
         prefix="always",
