@@ -17,6 +17,7 @@ from pathlib import Path
 
 from bench.processes import free_ports
 from gateway.engine.embedded.packaged_model import packaged_model
+from tests.e2e.programs import PROGRAMS, loaded_programs
 
 TYPED = ("", "sh", "python")
 BLOCK = re.compile(
@@ -98,10 +99,12 @@ class Clone:
         programs.mkdir(parents=True)
         shutil.copy(real / "pyvenv.cfg", folder / ".venv")
         (folder / ".venv" / "lib").symlink_to(real / "lib")
-        for program in (real / "bin").iterdir():
-            (programs / program.name).symlink_to(program)
+        files = {each.name: each for each in (real / "bin").iterdir()}
+        files |= {name: loaded_programs() / name for name in PROGRAMS}
+        for name, program in files.items():
+            (programs / name).symlink_to(program)
         for name, (serves, ready) in SERVERS.items():
-            names = {"real": real / "bin" / name, "folder": folder, "engine": self.ports["8080"]}
+            names = {"real": files[name], "folder": folder, "engine": self.ports["8080"]}
             self._program(name, SERVER.format(serves=serves, ready=ready, **names))
         self._program("curl", CURL.format(python=sys.executable))
         (folder / "model.gguf").symlink_to(model or packaged_model())

@@ -18,14 +18,14 @@ from typing import IO, Any, Final, Self
 
 from gateway.cli.app import main
 
-_LOADED: Final = multiprocessing.get_context("forkserver")
-_LOADED.set_forkserver_preload(["gateway.cli.app", "gateway.cli.serve", "gateway.app.process"])
+LOADED: Final = multiprocessing.get_context("forkserver")
+LOADED.set_forkserver_preload(["gateway.cli.app", "gateway.cli.serve", "gateway.app.process"])
 
 
 def _forked(words: Sequence[str], folder: Path, env: Mapping[str, str], *outputs: int | None) -> BaseProcess:
     """`codec-gateway` with these words; `outputs`: descriptors of its stdout and stderr, None for our own."""
     streams = [None if each is None else DupFd(each) for each in outputs]
-    process = _LOADED.Process(target=_run, args=(list(words), folder, dict(env), streams))
+    process = LOADED.Process(target=_run, args=(list(words), folder, dict(env), streams))
     process.start()
     return process
 

@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -16,6 +15,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from gateway.config.gateway_config import ServeConfig
+from tests.e2e.programs import loaded_programs
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "clients").glob("*.md"))
@@ -32,7 +32,7 @@ def blocks_of(page: Path, language: str) -> list[str]:
 @pytest.fixture
 def here(tmp_path: Path) -> Callable[[str], str]:
     """What a page says, with the folders of this machine."""
-    programs = str(Path(sys.executable).parent)
+    programs = str(loaded_programs())
 
     def place(text: str) -> str:
         text = text.replace("/path/to/clone/.venv/bin", programs)
