@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +14,7 @@ from gateway.cli.exit_codes import CONFIG, OK, UNREACHABLE
 from gateway.proxy.transport.oauth.code_flow import Client
 from gateway.proxy.transport.oauth.grants import Grant, GrantKey, GrantStore
 from gateway.serve.auth.api_keys import KeyFile
+from tests.e2e.programs import loaded_programs
 from tests.gateway.proxy.transport.over_http.standin_authorization import StandInAuthorization, standin_authorization
 
 pytestmark = pytest.mark.anyio
@@ -34,12 +34,13 @@ class Terminal:
         self.config.write_text(f'[upstreams.web]\nurl = "{url}"\n[upstreams.local]\ncommand = "true"\n')
         with self.config.open("a") as file:
             file.write(f'[upstreams.keyed]\nurl = "{url}"\nheaders = {{ authorization = "Bearer x" }}\n')
-        self.environ = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "DISPLAY": ""}
+        path = f"{loaded_programs()}:{os.environ['PATH']}"
+        self.environ = {**os.environ, "PATH": path, "XDG_STATE_HOME": str(folder / "state"), "DISPLAY": ""}
 
     async def start(self, *words: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "gateway", *words, "--config", str(self.config)),
+            loaded_programs() / "codec-gateway",
+            *(*words, "--config", str(self.config)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
