@@ -81,7 +81,14 @@ async def serving(config: GatewayConfig) -> AsyncGenerator[tuple[Proxy, str]]:
         endpoint = McpEndpoint(proxy, config, tokens=None, maps={})
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         settings = uvicorn.Config(
-            endpoint, interface="asgi3", lifespan="off", log_level="critical", ws="none", timeout_graceful_shutdown=1
+            endpoint,
+            interface="asgi3",
+            lifespan="off",
+            log_level="critical",
+            ws="none",
+            # The client is idle until all servers are up, and its next request must not meet the end of its connection.
+            timeout_keep_alive=600,
+            timeout_graceful_shutdown=1,
         )
         server = uvicorn.Server(settings)
         await stack.enter_async_context(endpoint.running())
