@@ -124,10 +124,10 @@ allowed_hosts = ["gateway.lan"]
   milliseconds (Claude Code, Gemini CLI). Codex's `tool_timeout_sec` is always seconds.
 - Unknown keys are listed in one warning per file.
 - `${X}`, `${env:X}`, `${X:-default}`, `${workspaceFolder}` (the folder of the file, or the one above `.vscode`,
-  `.cursor`, `.claude`), `${workspaceFolderBasename}` and `${userHome}` are replaced. `${input:github-token}` would ask a
-  person, which a gateway can't do: set `CODEC_GATEWAY_INPUT_GITHUB_TOKEN`.
-- A server whose entry can't be used (a variable that is not set, another transport, a folder that does not exist) is left
-  out with a warning that says why; `codec-gateway check` lists them. If none is left, the gateway does not start.
+  `.cursor`, `.claude`), `${workspaceFolderBasename}` and `${userHome}` are replaced. `${input:github-token}` would
+  ask a person, which a gateway can't do: set `CODEC_GATEWAY_INPUT_GITHUB_TOKEN`.
+- A server whose entry can't be used (a variable that is not set, another transport, a folder that does not exist) is
+  left out with a warning that says why; `codec-gateway check` lists them. If none is left, the gateway does not start.
 - A server's name is the prefix of its tools' names. It may contain letters, digits, `_` and `-`; other characters are
   replaced by `_`, with a warning.
 
