@@ -34,6 +34,8 @@ Era = Literal["modern", "handshake"]
 _PROBE_TIME: Final = 5.0
 """Seconds a server gets for `server/discover` before the handshake is tried too: a handshake-era server may not
 answer unknown requests."""
+_LISTS_TIME: Final = 30.0
+"""Seconds for the lists of a server that declares none: without them it has nothing that clients could use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ async def _try_lists(session: Session) -> None:
         if isinstance(answer.get(kind), list):
             session.discovered(kind)
 
-    with anyio.move_on_after(_PROBE_TIME):
+    with anyio.move_on_after(_LISTS_TIME):
         async with anyio.create_task_group() as tasks:
             for kind in LISTED:
                 tasks.start_soon(ask, kind)
