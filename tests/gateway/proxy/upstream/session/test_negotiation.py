@@ -105,13 +105,13 @@ async def test_server_that_is_silent_to_one_era_is_asked_for_the_other_and_the_f
 
 
 @pytest.mark.parametrize(
-    ("patience", "lists", "found"), [(20.0, [{"tools": []}, NO_SUCH], ["tools"]), (0.0, [None], [])]
+    ("seconds", "lists", "found"), [(20.0, [{"tools": []}, NO_SUCH], ["tools"]), (0.0, [None], [])]
 )
 async def test_server_that_declares_nothing_may_take_longer_to_list_but_not_for_ever(
-    patience: float, lists: list[Any], found: list[str], monkeypatch: pytest.MonkeyPatch
+    seconds: float, lists: list[Any], found: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.proxy.upstream.session.negotiation._PROBE_TIME", 0.0)
-    monkeypatch.setattr("gateway.proxy.upstream.session.negotiation._LISTS_TIME", patience)
+    monkeypatch.setattr("gateway.proxy.upstream.session.negotiation._LISTS_TIME", seconds)
     nothing = {"protocolVersion": "2025-06-18", "capabilities": {}}
     server = Server(initialize=[nothing], list=lists)
 
