@@ -1,5 +1,6 @@
 """The time leaf's command where it does not start: in this process, without a start's imports."""
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -14,6 +15,8 @@ def start_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     """Runs the command to its end in this process: for what keeps it from starting."""
 
     def go(environment: dict[str, str] | None = None, *arguments: str) -> Ran:
+        for name in [each for each in os.environ if each.startswith("CODEC_")]:
+            monkeypatch.delenv(name)
         for name, value in (environment or {}).items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(sys, "argv", ["codec-time-leaf", *arguments])
