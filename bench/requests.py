@@ -2,8 +2,8 @@
 
 Counts the instructions of the gateway's process, under valgrind and over the stub engine of `bench.path`: for new
 requests of `/v1/chat/completions` without tools and with five, for streams that end with their first token, for
-conversations of ten requests, which end with 20 messages, and for calls of a tool over `/mcp`. CPU
-time on a machine that others use differs by more than what is looked for. Writes `results/requests.json`.
+conversations of ten requests, which end with 20 messages, and for calls of a tool over `/mcp`. CPU time on a machine
+that others use differs by more than what is looked for. Writes `results/requests.json`.
 """
 
 import argparse
