@@ -113,7 +113,8 @@ class RedisStore:
 
     async def run(self, kind: str, script: Script, keys: Sequence[bytes], args: Sequence[Argument]) -> Any:
         """The result of a script; None: there was no answer. `kind`: how the request is counted."""
-        until = asyncio.get_running_loop().time() + self._timeout
+        clock = asyncio.get_running_loop().time
+        until = clock() + self._timeout
         if not await self._answers(until):
             self._metrics.asked(kind, "away")
             return None
@@ -121,7 +122,7 @@ class RedisStore:
         try:
             async with asyncio.timeout_at(until), self._turns:
                 # Time spent waiting for a connection is not the store's fault.
-                excuse = script.large
+                excuse = script.large or until - clock() < self._timeout / 2
                 answer = await self._evaluate(script, keys, args)
         # Whatever is at that address, and whatever it answers, no request of a client may fail because of it.
         except Exception as error:  # noqa: BLE001

@@ -353,6 +353,29 @@ async def test_request_that_gets_no_turn_in_time_says_nothing_of_the_store() -> 
     assert (answers, reason, asked(metrics, "memory", "late")) == ([None] * 33, None, 33)
 
 
+async def test_request_whose_turn_leaves_it_little_time_says_nothing_of_the_store() -> None:
+    held = asyncio.Event()
+
+    class Busy(Faulty):
+        async def execute_command(self, *args: bytes | str | float) -> Any:
+            if args[0] == "PING":
+                return
+            if args[1] == SMALL.digest:
+                await anyio.sleep_forever()
+            await held.wait()
+
+    metrics = Metrics()
+    store = RedisStore(Busy(), 0.4, metrics.shared)
+    async with store.running(nothing):
+        asking = [store.run("memory", script, [], []) for script in [*[LARGE] * 32, SMALL]]
+        asyncio.get_running_loop().call_later(0.3, held.set)
+        answers = await asyncio.gather(*asking)
+        reason = store.reason
+
+    assert (answers, reason) == ([None] * 33, None)
+    assert asked(metrics, "memory", "late") >= 1
+
+
 async def test_store_that_is_left_leaves_no_task_and_no_connection_even_if_that_was_cancelled() -> None:
     site, tasks = Site(), asyncio.all_tasks()
     with anyio.CancelScope() as scope:
