@@ -24,8 +24,8 @@ START_TIME: Final = 60.0
 """Seconds that a program may take until it listens."""
 _GRACE: Final = 15.0
 _PAUSE: Final = 0.02
-_LOWEST, _HIGHEST = 15_000, 32_768
-"""Ports to choose from; those from the second on the system gives to whoever asks for any."""
+_LOWEST, _HIGHEST = 10_000, 16_000
+"""Ports to choose from; those from the second on the system gives to whoever asks for any (Linux: from 32,768)."""
 
 
 @dataclass(frozen=True, slots=True)

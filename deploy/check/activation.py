@@ -6,7 +6,6 @@ answers a request that came before it ran, on the socket that was passed to it.
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,13 +13,14 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from bench.processes import free_port
 from deploy.check.outcome import Failed, need
 
 
 def check_activation() -> str:
     """Send one request to a socket behind which nothing runs yet; returns what answered."""
     activate = need("systemd-socket-activate", "systemd")
-    port = _free_port()
+    port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "servers.json"
         config.write_text(json.dumps({"mcpServers": {}}), encoding="utf-8")
@@ -42,8 +42,3 @@ def check_activation() -> str:
         finally:
             process.terminate()
             process.wait(30)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

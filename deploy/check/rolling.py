@@ -20,6 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from bench.processes import free_port
 from deploy.check.load import WORKERS, Load
 from deploy.check.outcome import ROOT, Failed, need, note
 
@@ -28,7 +29,7 @@ class Gateway:
     """One gateway process on free ports."""
 
     def __init__(self, folder: Path) -> None:
-        self.port, self.admin = _free_port(), _free_port()
+        self.port, self.admin = free_port(), free_port()
         config = folder / f"{self.port}.json"
         config.write_text(json.dumps({"mcpServers": {"time": {"command": _beside("codec-plain-time")}}}))
         ports = ["--port", str(self.port), "--admin-port", str(self.admin)]
@@ -59,7 +60,7 @@ class Nginx:
     """Debian's nginx with our example configuration, as a process of its own."""
 
     def __init__(self, folder: Path, gateways: list[Gateway]) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self._folder = folder
         self._program = need("nginx", "nginx-light")
         own = (ROOT / "deploy" / "nginx" / "codec-gateway.conf").read_text(encoding="utf-8")
@@ -139,11 +140,6 @@ def _started(stack: ExitStack, folder: Path) -> Gateway:
 
 def _beside(command: str) -> str:
     return str(Path(sys.executable).with_name(command))
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def _answers(port: int) -> bool:

@@ -22,6 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import anyio
 
+from bench.processes import free_port
 from gateway.config.gateway_config import SignInConfig, UpstreamConfig
 from gateway.proxy.transport.http.client import open_http_client
 from gateway.proxy.transport.oauth.code_flow import Client
@@ -31,7 +32,7 @@ from gateway.proxy.transport.oauth.sign_in import begin_sign_in, finish_sign_in
 from gateway.proxy.transport.transport_interface import NoAnswer
 from tests.oauth import exchange, keycloak, replicas
 from tests.oauth.browser import agree
-from tests.oauth.ports import free_port, listening
+from tests.oauth.ports import listening
 from tests.oauth.user import User
 
 Made = TypeVar("Made")

@@ -15,8 +15,9 @@ from pathlib import Path
 import anyio
 import httpx2
 
+from bench.processes import free_port
 from tests.oauth.keycloak import BRIEF, LIFE, SECRETS, TOOLS, Keycloak, keycloak
-from tests.oauth.ports import free_port, listening
+from tests.oauth.ports import listening
 from tests.oauth.user import User
 
 

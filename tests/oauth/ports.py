@@ -1,18 +1,10 @@
 """Ports for servers of tests."""
 
 import asyncio
-import socket
 
 import anyio
 
 _START = 180.0
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 async def listening(port: int) -> None:

@@ -16,6 +16,7 @@ from typing import Protocol, Self
 
 import anyio
 
+from bench.processes import free_port
 from gateway.app.mcp_services import replicas_of
 from gateway.config.replicas import ReplicasConfig, SharedConfig
 from gateway.observe.metrics import Metrics
@@ -23,7 +24,7 @@ from gateway.proxy.transport.oauth.grants import GrantKey
 from gateway.serve.auth.api_keys import KeyFile
 from gateway.shared.shared_store import store_of
 from tests.oauth.browser import agree
-from tests.oauth.ports import free_port, listening
+from tests.oauth.ports import listening
 from tests.oauth.user import User
 
 LIFE = 5.0
