@@ -150,11 +150,12 @@ class Metrics:
         # The library takes 5 µs to find a series, so these are looked up by our own words.
         spliced = self._counter("codec_spliced_ids", "Ids appended to a generation, by who made them.", "source")
         self._spliced = {source: spliced.labels(source) for source in SOURCES[:-1]}
-        self._repaired = self._counter(
+        repaired = self._counter(
             "codec_repaired_ids",
             "Generated ids that the engine's stream left out, by whether they were found again.",
             "result",
         )
+        self._repaired = {result: repaired.labels(result) for result in ("repaired", "ambiguous", "missed")}
         self._padded = self._counter(
             "codec_padded_ids",
             "Generated ids that only the engine's padded vocabulary has, not the map: they have no text.",
@@ -301,7 +302,8 @@ class Metrics:
     def ids_repaired(self, *, repaired: int, ambiguous: int, missed: int) -> None:
         """Ids that the engine's stream left out: found, found in more than one way, not found."""
         for result, n in (("repaired", repaired), ("ambiguous", ambiguous), ("missed", missed)):
-            self._repaired.labels(result).inc(n)
+            if n:
+                self._repaired[result].inc(n)
 
     def ids_padded(self, n: int) -> None:
         """The engine generated `n` ids that the map does not have."""

@@ -39,14 +39,22 @@ class DefinitionCosts:
         """`token_map` returns the map to count with; None while there is none."""
         self._token_map = token_map
         self._known: dict[tuple[str, str], Cost] = {}
+        self._seen: dict[tuple[str, int], tuple[Mapping[str, Any], Cost]] = {}
+        """By map and address, definitions and their costs since the last count: each request asks for all."""
         self._changed = anyio.Event()
         self.sums: Mapping[str, int] = {}
         """Tokens of all definitions of each server's tools, as last counted."""
 
     def of(self, entry: ToolEntry) -> Cost:
         """What this tool costs; an estimate until it has been counted."""
-        text = definition_text(entry)
-        return self._known.get(self._key(text)) or _estimate(text)
+        token_map = self._token_map()
+        # A count in its thread may replace this any time; then what is found here is not for the next request.
+        seen = self._seen
+        key = "" if token_map is None else token_map.map_id, id(entry.definition)
+        if key not in seen:
+            text = definition_text(entry)
+            seen[key] = entry.definition, self._known.get(self._key(text)) or _estimate(text)
+        return seen[key][1]
 
     def count(self, entries: Iterable[ToolEntry]) -> dict[str, int]:
         """Count new tools, forget removed ones, and return the sum for each server. About 0.6 ms for each new tool."""
@@ -60,6 +68,7 @@ class DefinitionCosts:
             known[key] = cost
             sums[entry.server] = sums.get(entry.server, 0) + cost.tokens
         self._known = known
+        self._seen = {}
         self.sums = sums
         return sums
 

@@ -28,7 +28,7 @@ from gateway.toolcalls.stream.output_events import (
     Reasoning,
     new_call_ids,
 )
-from gateway.toolcalls.stream.spelling import Spelling, TokenReader, Vocabulary, stand_ins
+from gateway.toolcalls.stream.spelling import Spelling, TokenReader, Vocabulary, spelling_of, stand_ins
 
 MAX_REGION = 1 << 20
 """Most characters of one region, since they are kept for its call."""
@@ -187,7 +187,7 @@ def parser_for(
     found = {} if by_text else stand_ins(vocabulary, fmt.markers)
     reader = TokenReader(vocabulary, dict(found.values()), hidden)
     calls = CallEvents(new_id or new_call_ids(), reader.take, policy)
-    spelling = Spelling({marker: stand_in for marker, (_, stand_in) in found.items()})
+    spelling = spelling_of(frozenset((marker, stand_in) for marker, (_, stand_in) in found.items()))
     machine, cursor = machine_for(
         fmt,
         calls,

@@ -335,15 +335,19 @@ class Mark:
     fit: Fit
 
 
-def find_marks(text: str, mark: str) -> list[Mark]:
-    """Return the marks of a rendering, in order."""
+@lru_cache(maxsize=16)
+def _mark_pattern(mark: str) -> re.Pattern[str]:
     outer = f"(?:{_PAD}|{re.escape(json.dumps(_PAD)[1:-1])})"
-    pattern = re.compile(
+    return re.compile(
         rf"(?P<left>(?P<left_lines>{outer})?(?:\t|\\t))?{mark}(?P<quote>[^\d{mark}]{{1,12}}?)(?P<number>\d+){mark}"
         rf"(?P<right>(?:\t|\\t)(?P<right_lines>{outer})?)?"
     )
+
+
+def find_marks(text: str, mark: str) -> list[Mark]:
+    """Return the marks of a rendering, in order."""
     marks: list[Mark] = []
-    for match in pattern.finditer(text):
+    for match in _mark_pattern(mark).finditer(text):
         left = _stripped(match["left"], match["left_lines"])
         right = _stripped(match["right"], match["right_lines"])
         marks.append(Mark(int(match["number"]), match.start(), match.end(), Fit(left, right, match["quote"])))

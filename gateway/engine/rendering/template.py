@@ -150,27 +150,27 @@ class ChatTemplate:
         """
         refusal: TemplateRefused | None = None
         for history in histories(messages):
-            shown = [message for _, message in history]
             places = ((place, number) for place, (number, _) in enumerate(history) if number is not None)
             kept = {place: known[number] for place, number in places if number in known} if known else {}
             try:
-                prompt = await self._prompt(shown, tools, kept, calls_in)
+                prompt = await self._prompt(history, tools, kept, calls_in)
             except TemplateRefused as error:
                 refusal = refusal or error
                 continue
             bos = list(self._facts.bos)
             if prompt.ids[: len(bos)] == bos:
-                return replace(prompt, form=history)
-            return replace(prompt, ids=bos + prompt.ids, parts=[Part(len(bos)), *prompt.parts], form=history)
+                return prompt
+            return replace(prompt, ids=bos + prompt.ids, parts=[Part(len(bos)), *prompt.parts])
         raise refusal or self._no_place("messages")
 
     async def _prompt(
         self,
-        messages: Sequence[Message],
+        form: Sequence[Numbered],
         tools: Sequence[Mapping[str, Any]],
         known: Mapping[int, Known],
         calls_in: CallsIn,
     ) -> "Rendering":
+        messages = [message for _, message in form]
         results = {number for number, message in enumerate(messages) if is_json_result(message)}
         read = results if results and await self.reads_results() else frozenset[int]()
         foreign = ForeignText(self._signs)
@@ -180,14 +180,14 @@ class ChatTemplate:
         if marks is not None:
             turns = turn_regions(text, marks, foreign, messages, known, calls_in)
             ids, parts = rendered_ids(text, self._with_contents(marks, turns, foreign, known), self._pieces)
-            return Rendering(ids, not read, parts)
+            return Rendering(ids, not read, parts, form)
         if foreign.results and foreign.results.isdisjoint(s.number for s in find_marks(text, foreign.mark)):
             raise self._no_place("tool results")
         # The template reads or rewrites a content, so it gets the contents themselves, guarded like everything else.
         foreign = ForeignText(self._signs)
         text = await self._shown(foreign, messages, tools, marked=False)
         ids, parts = rendered_ids(restored(text, foreign), (), self._pieces)
-        return Rendering(ids, by_shape=False, parts=parts)
+        return Rendering(ids, by_shape=False, parts=parts, form=form)
 
     async def _shown(
         self,

@@ -104,19 +104,25 @@ class LeftBehind:
 
     def own(self, prompt: Sequence[int]) -> int:
         """How many ids of a prompt's beginning one of the generations had."""
-        best = 0
+        best, length = 0, len(prompt)
         for ids in reversed(self._held):
             # Most begin differently, so one id is compared before any slices are made.
-            longer = best < min(len(ids), len(prompt)) and ids[best] == prompt[best]
-            if longer and ids[:best] == prompt[:best]:
+            if best < length and best < len(ids) and ids[best] == prompt[best] and ids[:best] == prompt[:best]:
                 best = shared_prefix(ids, prompt)
         return best
 
     def note(self, ids: list[int]) -> None:
         """Remember a generation, including its prompt. Generations that it continues are forgotten."""
-        if self.several:
+        if self.several or not ids:
             return
-        self._held = [*(each for each in self._held if ids[: len(each)] != each), ids]
+        size = len(ids)
+        # As above.
+        self._held = [
+            each
+            for each in self._held
+            if len(each) > size or each[-1] != ids[len(each) - 1] or each != ids[: len(each)]
+        ]
+        self._held.append(ids)
         self.size = sum(map(len, self._held))
         while len(self._held) > self._max_entries or self.size > self._max_ids:
             self.size -= len(self._held.pop(0))

@@ -5,6 +5,7 @@ A record, and the rules for when a prompt continues what a slot holds. Which gen
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 from gateway.engine.embedded.child_process import KEPT_CHECKPOINTS
@@ -76,9 +77,9 @@ _NEAR: Final = 16
 """Ids that a checkpoint may lie before a place and still count as being there."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Slot:
-    """One slot. The generation that has used it notes what it holds (`holds`)."""
+    """One slot, equal to itself alone. The generation that has used it notes what it holds (`holds`)."""
 
     number: int
     ids: list[int] = field(default_factory=list[int])
@@ -152,7 +153,7 @@ def _enough(ids: Sequence[int]) -> int:
 
     A tenth may differ: an answer that is asked for again differs at the end from what was held.
     """
-    return max(1, -(-len(ids) * 9 // 10))
+    return max(1, len(ids) - len(ids) // 10)
 
 
 def takes_over(ids: Sequence[int], shared: int, prompt: Sequence[int]) -> bool:
@@ -165,19 +166,18 @@ def takes_over(ids: Sequence[int], shared: int, prompt: Sequence[int]) -> bool:
 
 def continued(free: Sequence[Slot], prompt: Sequence[int], owner: str) -> Slot | None:
     """The free slot that a prompt of this owner continues: the one of which most is reused."""
-    continuing = [slot for slot in free if slot.owner == owner and _is_continued(slot.ids, prompt)]
+    length = len(prompt)
+    continuing: list[Slot] = []
+    for slot in [slot for slot in free if slot.owner == owner]:
+        ids = slot.ids
+        # `_enough`, without a call: a big engine has many slots. One id is compared before any slices are made.
+        least = len(ids) - len(ids) // 10
+        if 0 < least <= length and ids[least - 1] == prompt[least - 1] and ids[:least] == prompt[:least]:
+            continuing.append(slot)
     # Of those of which equally much is reused, the one that was used longest ago.
     return max(continuing, key=lambda slot: (shared_prefix(slot.ids, prompt), -slot.used), default=None)
 
 
 def longest_rested(free: Sequence[Slot]) -> Slot:
     """The free slot that was used longest ago."""
-    return min(free, key=lambda slot: slot.used)
-
-
-def _is_continued(ids: Sequence[int], prompt: Sequence[int]) -> bool:
-    """Whether the prompt continues these ids. A big engine has many slots, so one id is compared before any slices."""
-    least = _enough(ids)
-    if not ids or least > len(prompt) or ids[least - 1] != prompt[least - 1]:
-        return False
-    return ids[:least] == prompt[:least]
+    return min(free, key=attrgetter("used"))

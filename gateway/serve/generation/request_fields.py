@@ -221,9 +221,11 @@ class RequestModel(ApiModel):
     def _is_unset(cls, name: str, value: object) -> bool:
         if value is None or (value == -1 and name in _UNSET):
             return True
+        if value not in ([], {}):
+            return False
         # Languages with one kind of collection write `[]` for an empty object.
         field = cls.model_fields.get(name)
-        return value in ([], {}) and field is not None and not field.is_required() and name not in _NEEDED
+        return field is not None and not field.is_required() and name not in _NEEDED
 
     @classmethod
     def of_body(cls, body: bytes) -> Self:

@@ -6,6 +6,7 @@ frames text (`mutes`) is dropped, and the passage continues.
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from gateway.toolcalls.grammar.gbnf import Grammar, text_without
 from gateway.toolcalls.nodes.combinators import maybe, pick
@@ -13,6 +14,7 @@ from gateway.toolcalls.nodes.readers import MAX_WORD, Marker, Node, Reasoned, Se
 from gateway.toolcalls.nodes.regions import Bare, MarkedRegion
 from gateway.toolcalls.nodes.unmarked_calls import MAX_TRIED, OPENERS, read_lookalike
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor, TextChannel
+from gateway.toolcalls.stream.spelling import Spelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,7 @@ class Passage:
         bare = bare if self.channel == "content" and at.lookalikes else ()
         stops = (*markers, *bare)
         text = Until(self.channel, (*stops, *(self.lead + stop for stop in stops)) if self.lead else stops)
-        longest = sorted(stops, key=len, reverse=True)
-        spelled = [
-            (at.spelling.spell(lead + stop), lead, stop) for lead in dict.fromkeys((self.lead, "")) for stop in longest
-        ]
-        guarded = all(map(at.spelling.guarded, stops))
+        spelled, guarded = _spelled(at.spelling, self.lead, stops)
         tries = MAX_TRIED
         while True:
             if bare and not at.lookalikes:
@@ -53,7 +51,7 @@ class Passage:
             at.idle = False
             if not at.unread:
                 return False
-            lead, stop = next(two for text, *two in spelled if at.buffer.startswith(text, at.position))
+            lead, stop = next(two for text, two in spelled if at.buffer.startswith(text, at.position))
             if stop in self.ends:
                 return False
             region = next((region for region in self.regions if region.opener.text == stop), None)
@@ -230,6 +228,18 @@ class Aside(MarkedRegion):
     def children(self) -> tuple[Node, ...]:
         """Return the markers."""
         return (self.opener, self.closer)
+
+
+@lru_cache(maxsize=256)
+def _spelled(
+    spelling: Spelling, lead: str, stops: tuple[str, ...]
+) -> tuple[tuple[tuple[str, tuple[str, str]], ...], bool]:
+    """What ends a text, as it appears in the stream, with its lead and its stop; and whether every stop is guarded."""
+    longest = sorted(stops, key=len, reverse=True)
+    found = tuple(
+        (spelling.spell(before + stop), (before, stop)) for before in dict.fromkeys((lead, "")) for stop in longest
+    )
+    return found, all(map(spelling.guarded, stops))
 
 
 def read_after_space(at: Cursor, texts: tuple[str, ...]) -> Generator[None, None, str | None]:

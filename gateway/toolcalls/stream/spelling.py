@@ -8,7 +8,6 @@ import re
 from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
@@ -72,11 +71,22 @@ class Spelling:
 
     def finder(self, texts: tuple[str, ...]) -> Delimiters:
         """Return the finder for texts of the definition."""
-        return delimiters(tuple(map(self.spell, texts)))
+        return _finder(self, texts)
 
     def guarded(self, marker: str) -> bool:
         """Whether the marker is one special token, so that no other token can spell it."""
         return marker in self._guards
+
+
+@lru_cache(maxsize=64)
+def spelling_of(guards: frozenset[tuple[str, str]]) -> Spelling:
+    """Return the spelling with these stand-ins, made once: what is kept by it is found again."""
+    return Spelling(dict(guards))
+
+
+@lru_cache(maxsize=256)
+def _finder(spelling: Spelling, texts: tuple[str, ...]) -> Delimiters:
+    return delimiters(tuple(map(spelling.spell, texts)))
 
 
 def _longest_first(texts: "frozenset[str] | set[str] | Mapping[str, str]") -> list[str]:
@@ -91,6 +101,7 @@ def _longest_first(texts: "frozenset[str] | set[str] | Mapping[str, str]") -> li
 
 _REPLACEMENT = "�".encode()
 _FIRST_STAND_IN = 0xDC00
+_DECODER: Final = codecs.getincrementaldecoder("utf-8")
 
 
 class Vocabulary(Protocol):
@@ -126,7 +137,7 @@ class TokenReader:
         self._bytes_of = vocabulary.token_bytes
         self._guards = guards
         self._hidden = hidden
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = _DECODER("replace")
         self._between = True
         """Whether the text so far ends with a whole character."""
         self._offset = 0
@@ -205,19 +216,22 @@ class TokenReader:
 _CONTROL: Final = re.compile(
     r"<[|｜].*[|｜]>|\[\|.*\|\]|</?s>|<(?:unk|pad|bos|eos|start_of_turn|end_of_turn)>|\[/?INST\]", re.DOTALL
 )
-_FOUND: Final[WeakKeyDictionary[TokenMap, dict[str, int]]] = WeakKeyDictionary()
-"""The control tokens of each map, which may have thousands of special tokens."""
+_FOUND: Final[WeakKeyDictionary[TokenMap, tuple[dict[str, int], dict[str, Container[int]]]]] = WeakKeyDictionary()
+"""The control tokens of each map, which may have thousands, and what is hidden for each list of texts."""
+_LISTS: Final = 16
+_LONGEST: Final = 1000
+"""Characters of a list that is kept: the texts of one request come from its client."""
 
 
-@dataclass(frozen=True, slots=True)
 class _Hidden:
     """Some ids of a map, and all that it does not have."""
 
-    token_map: TokenMap
-    named: frozenset[int]
+    def __init__(self, token_map: TokenMap, named: frozenset[int]) -> None:
+        self._named = named
+        self._bytes_of = token_map.table.get
 
     def __contains__(self, token_id: object) -> bool:
-        return token_id in self.named or (isinstance(token_id, int) and not self.token_map.has_id(token_id))
+        return token_id in self._named or (type(token_id) is int and self._bytes_of(token_id) is None)
 
 
 def hidden_ids(token_map: TokenMap, shown: Iterable[str] = ()) -> Container[int]:
@@ -225,12 +239,21 @@ def hidden_ids(token_map: TokenMap, shown: Iterable[str] = ()) -> Container[int]
 
     `shown`: texts for which somebody waits, such as a format's markers; tokens that occur in them are not hidden.
     """
-    found = _FOUND.get(token_map)
-    if found is None:
+    known = _FOUND.get(token_map)
+    if known is None:
         tokens = token_map.special_texts.items()
-        found = _FOUND[token_map] = {text: token_id for text, token_id in tokens if _CONTROL.fullmatch(text)}
+        known = _FOUND[token_map] = {text: token_id for text, token_id in tokens if _CONTROL.fullmatch(text)}, {}
+    control, lists = known
     waited = "\n".join(shown)
-    return _Hidden(token_map, frozenset(token_id for text, token_id in found.items() if text not in waited))
+    hidden = lists.get(waited)
+    if hidden is None:
+        named = frozenset(token_id for text, token_id in control.items() if text not in waited)
+        hidden = _Hidden(token_map, named)
+        if len(waited) <= _LONGEST:
+            if len(lists) >= _LISTS:
+                lists.clear()
+            lists[waited] = hidden
+    return hidden
 
 
 def spelled(token_map: TokenMap, token_id: int) -> bytes:

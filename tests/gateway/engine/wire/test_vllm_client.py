@@ -155,6 +155,7 @@ async def test_connection_is_used_again_behind_a_stream(ready: ReadyEngine, monk
         await admit(connection, doubted=doubted)
 
     monkeypatch.setattr(ready.engine._connections, "_admit", counted)
+    monkeypatch.setattr("gateway.engine.wire.connections.KEPT_TIME", 600.0)
     for _ in range(3):
         await collect(ready, held(ready, "ok"))
 
