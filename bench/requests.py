@@ -135,7 +135,7 @@ COUNTS: Final = {
     "five tools": (8, 20),
     "first token": (8, 20),
     "conversation": (1, 3),
-    "tools/call": (30, 200),
+    "tools/call": (100, 1000),
 }
 """How many come before the count, and how many are counted."""
 

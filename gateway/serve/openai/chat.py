@@ -130,7 +130,7 @@ class ChatRequest(GenerationFields):
     def checked(cls, body: bytes) -> tuple["ChatRequest", list[dict[str, Any]]]:
         """Read a request and its messages from an HTTP body. Raises `RequestInvalid` with the first invalid field."""
         request = cls.of_body(body)
-        _, _ = request.read_tools, request.choice()
+        _, _ = request.read_tools, request.choice
         if request.top_logprobs and not request.logprobs:
             raise RequestInvalid("top_logprobs: requires logprobs: true", param="top_logprobs")
         if request.add_generation_prompt not in (None, not request.continue_final_message):
@@ -138,7 +138,7 @@ class ChatRequest(GenerationFields):
             raise RequestInvalid(words, param="add_generation_prompt")
         if request.continue_final_message:
             way_out = "leave out one of the two"
-            check_continuation(request.form, request.choice(), "continue_final_message", way_out)
+            check_continuation(request.form, request.choice, "continue_final_message", way_out)
         for name, asked in (("n", request.n > 1), ("logprobs", request.logprobs)):
             if asked and request.stream_format != "json":
                 raise RequestInvalid(f"{name}: not supported in frames: leave out {name} or stream_format", param=name)
@@ -166,6 +166,7 @@ class ChatRequest(GenerationFields):
         """The gateway's tools that the request wants."""
         return NO_TOOL if self.gateway_tools == "none" else EVERY_TOOL
 
+    @cached_property
     def choice(self) -> ToolChoice:
         """`tool_choice` in the agent's terms. Raises `RequestInvalid`."""
         return read_choice(self.function_call if self.is_old else self.tool_choice)
@@ -173,7 +174,7 @@ class ChatRequest(GenerationFields):
     def options(self, token_map: TokenMap) -> AnswerOptions:
         """How the answer is to be made. Raises `RequestInvalid` for a bias on anything but the map's ordinary ids."""
         return AnswerOptions(
-            choice=self.choice(),
+            choice=self.choice,
             max_tokens=self.most,
             sampling=self.sampling_by(token_map),
             stops=self.stops,
@@ -295,7 +296,7 @@ async def open_chat(agent: Agent, principal: Principal, chat: ChatRequest, messa
     """Open the conversation of a request. Raises `GatewayError`."""
     return await agent.open(
         messages,
-        choice=chat.choice(),
+        choice=chat.choice,
         client_tools=chat.read_tools.specs,
         deferral=chat.read_tools.deferral,
         gateway_tools=chat.gateway_scope(),

@@ -121,7 +121,7 @@ def test_request_in_the_old_form_is_one_of_today() -> None:
     )
     assert messages == others
     assert old.read_tools.specs == today.read_tools.specs
-    assert old.choice() == today.choice()
+    assert old.choice == today.choice
 
 
 @pytest.mark.parametrize(

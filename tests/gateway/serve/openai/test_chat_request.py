@@ -269,7 +269,7 @@ def test_form_of_the_answer_in_the_agents_terms(asked, form):
 def test_tool_choice_in_the_agents_terms(choice, meant):
     request = request_of(tool_choice=choice)
 
-    assert request.choice() == meant
+    assert request.choice == meant
     assert request.options(TINY).choice == meant
 
 
