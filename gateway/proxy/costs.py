@@ -21,6 +21,8 @@ BYTES_A_TOKEN: Final = 4
 """Rough average for English and JSON under today's vocabularies."""
 _LONGEST: Final = 65_536
 """Characters of the longest definition that is counted (40 ms); a longer one is estimated."""
+_SEEN: Final = 4096
+"""Definitions that are recognised between two counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class DefinitionCosts:
         seen = self._seen
         key = "" if token_map is None else token_map.map_id, id(entry.definition)
         if key not in seen:
+            if len(seen) >= _SEEN:
+                seen.clear()
             text = definition_text(entry)
             seen[key] = entry.definition, self._known.get(self._key(text)) or _estimate(text)
         return seen[key][1]

@@ -1,5 +1,7 @@
 """What tool definitions cost: counted under the map, estimated without one, and told as a metric."""
 
+import gc
+import weakref
 from typing import Any
 
 import anyio
@@ -53,6 +55,36 @@ def test_without_a_map_a_quarter_of_the_bytes_is_the_estimate() -> None:
 
     assert cost.estimated
     assert cost.tokens == -(-len(definition_text(entry(description="ä")).encode()) // 4)
+
+
+def test_definition_is_written_once_between_two_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr("gateway.proxy.costs.definition_text", lambda each: written.append(each.name) or "0123" * 9)
+    costs, one = DefinitionCosts(Counting), entry()
+    estimated = [costs.of(one) for _ in range(3)]
+    costs.count([one])
+    counted = [costs.of(one) for _ in range(3)]
+
+    assert [each.estimated for each in (*estimated, *counted)] == [True] * 3 + [False] * 3
+    # The count itself writes it too.
+    assert written == ["up__echo"] * 3
+
+
+def test_definitions_that_are_recognised_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.proxy.costs._SEEN", 2)
+    costs, kept = DefinitionCosts(lambda: None), list[weakref.ref[Marks]]()
+    for _ in range(4):
+        marks = Marks()
+        costs.of(entry(marks=marks))
+        kept.append(weakref.ref(marks))
+    del marks
+    gc.collect()
+
+    assert sum(each() is not None for each in kept) == 2
+
+
+class Marks(dict[str, str]):
+    """A value that can be watched."""
 
 
 def test_definition_that_was_counted_is_not_counted_again() -> None:
