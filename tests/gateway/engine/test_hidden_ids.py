@@ -1,6 +1,8 @@
 """Control tokens are hidden wherever a model writes them; markup, words and texts that somebody waits for are not."""
 
+import gc
 import json
+import weakref
 
 import pytest
 
@@ -61,3 +63,27 @@ def test_id_that_the_map_does_not_have_has_no_text() -> None:
     assert text == "one two"
     assert (spelled(TINY, padding), spelled(TINY, one[0])) == (b"", TINY.token_bytes(one[0]))
     assert cut_turn([*one, padding, *two], "one two", "one t", TINY, hidden_ids(TINY)) is not None
+
+
+def test_what_is_hidden_is_kept_for_the_last_texts_unless_they_are_long() -> None:
+    token_map = map_with("<s>")
+    first = hidden_ids(token_map, ["0"])
+    again = hidden_ids(token_map, ["0"])
+    long = [hidden_ids(token_map, ["x" * 1001]) for _ in range(2)]
+    for number in range(1, 17):
+        hidden_ids(token_map, [str(number)])
+
+    assert first is again
+    assert long[0] is not long[1]
+    assert hidden_ids(token_map, ["0"]) is not first
+
+
+def test_map_whose_hidden_ids_are_kept_is_not_held() -> None:
+    token_map = map_with("<s>")
+    hidden = hidden_ids(token_map)
+    watched = weakref.ref(token_map)
+    del token_map
+    gc.collect()
+
+    assert watched() is None
+    assert 10**6 in hidden
