@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from gateway.config.address import is_http_url, is_loopback
+from gateway.config.address import is_http_url, is_secure
 from gateway.config.section import CountOrZero, Section
 from gateway.errors import ConfigError
 
@@ -106,12 +106,6 @@ def _check_url(key: str, url: str | None) -> None:
     plain = url.isascii() and not set(url) & _NEVER_IN_URLS
     if not plain or not is_http_url(url) or urlsplit(url).fragment or not is_secure(url):
         raise ConfigError(f"{key}: expected https://HOST/PATH without a fragment, got {url!r}")
-
-
-def is_secure(url: str) -> bool:
-    """Whether what is fetched there can be trusted: it comes over TLS, or from this machine."""
-    parts = urlsplit(url)
-    return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
 _OAUTH = OAuthConfig("", "", "")

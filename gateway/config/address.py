@@ -24,6 +24,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_secure(url: str) -> bool:
+    """Whether nobody on the way can read or change what is sent there: it goes over TLS, or stays on this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
 def host_name(netloc: str) -> str | None:
     """The name in `name:port`; None if there is anything else (a path, a user) or nothing."""
     # `urlsplit` takes `[::1].evil` for ::1.

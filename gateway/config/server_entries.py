@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gateway.config.access import ExchangeConfig, build_exchange
-from gateway.config.address import is_http_url, is_loopback
+from gateway.config.address import is_http_url, is_secure
 from gateway.config.gateway_config import CALLBACK, ClientCredentials, SignInConfig, UpstreamConfig
 from gateway.config.overrides import build_overrides
 from gateway.config.programs import check_endpoint, inherited, read_manifest_place, state_of_manifest
@@ -261,8 +261,7 @@ def _check_sign_in(config: SignInConfig, where: str) -> None:
     for key, url in (("issuer", config.issuer), ("redirect_url", config.redirect_url)):
         if url is not None and not is_http_url(url):
             raise ConfigError(f"{where}: key 'auth.{key}': expected http://HOST/... or https://HOST/...")
-    redirect = urlsplit(config.redirect_url or "https://")
-    if redirect.scheme == "http" and not is_loopback(redirect.hostname or ""):
+    if not is_secure(config.redirect_url or "https://host"):
         raise ConfigError(f"{where}: key 'auth.redirect_url': expected https, or http on a loopback address")
     document = urlsplit(config.client_metadata_url or "https://host/path")
     if document.scheme != "https" or document.path in ("", "/"):

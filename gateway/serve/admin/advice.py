@@ -6,10 +6,9 @@ Turns one server's configuration and tools into sentences. Pure.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
-from urllib.parse import urlsplit
 
 from gateway.agent.calls.request_tools import is_heavy
-from gateway.config.address import is_loopback
+from gateway.config.address import is_secure
 from gateway.config.gateway_config import UpstreamConfig
 from gateway.engine.rendering.template_forms import nowhere
 from gateway.escape import escape_text
@@ -157,10 +156,7 @@ def advice_on_context(tokens: int, context: int | None, search: bool | Literal["
 
 
 def _tells_secrets(upstream: UpstreamConfig) -> bool:
-    if upstream.url is None or not (upstream.headers or upstream.oauth):
-        return False
-    parts = urlsplit(upstream.url)
-    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+    return upstream.url is not None and bool(upstream.headers or upstream.oauth) and not is_secure(upstream.url)
 
 
 def _join(names: Sequence[str]) -> str:

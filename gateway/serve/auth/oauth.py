@@ -20,8 +20,8 @@ import httpx2
 import jwt
 from pydantic_core import from_json
 
-from gateway.config.access import OAuthConfig, is_secure
-from gateway.config.address import is_http_url
+from gateway.config.access import OAuthConfig
+from gateway.config.address import is_http_url, is_secure
 from gateway.escape import escape_text
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import CallerToken, Principal
