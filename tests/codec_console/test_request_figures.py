@@ -53,6 +53,7 @@ from gateway.toolcalls.formats.registry import choose_format
 from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.output_events import CallClosed, Content
 from leaf_sdk.testing import tiny_map
+from tests.cases import IN_FULL
 
 TINY = tiny_map()
 END = TINY.special_tokens["<|im_end|>"]
@@ -386,6 +387,6 @@ def parts() -> Iterator[Parts]:
 
 
 @given(data=st.data())
-@settings(max_examples=500)
+@settings(max_examples=500 if IN_FULL else 150)
 def test_all_places_say_the_same_of_every_request(parts: Parts, data: st.DataObject) -> None:
     parts.loop.run(converse(data, parts))

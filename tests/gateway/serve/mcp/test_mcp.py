@@ -58,7 +58,7 @@ class Site:
         self._stack = stack
 
     async def raw(self, **headers: str) -> httpx2.AsyncClient:
-        return await self._stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=20))
+        return await self._stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=20, verify=False))
 
     async def client(self, mode: str, on_message: Callable[..., Any] | None = None, **headers: str) -> Client:
         http = await self.raw(**headers)

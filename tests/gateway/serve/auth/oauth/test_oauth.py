@@ -252,7 +252,7 @@ class Gateway:
 
     async def post(self, token: str | None) -> httpx2.Response:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        async with httpx2.AsyncClient() as client:
+        async with httpx2.AsyncClient(verify=False) as client:
             return await client.post(f"{self.url}/mcp", headers=headers)
 
 
