@@ -115,9 +115,11 @@ def test_second_turn_reuses_every_id_of_the_first(request, made):
     first, second = answer["codec"]["turns"]
     (result,) = answer["codec"]["tool_results"]
     assert second["reuse"] == 1.0
-    assert second["cache_n"] == second["held"] == first["prompt_n"] + first["cache_n"] + first["generated"]
+    assert second["held"] == first["prompt_n"] + first["cache_n"] + first["generated"]
     assert second["reinjected"][result["source"]] == result["ids"] > 0
-    assert second["prompt_n"] == result["ids"] + second["scaffold"]
+    # More is found where another test had the same answer in the same minute.
+    assert second["cache_n"] >= second["held"]
+    assert second["cache_n"] + second["prompt_n"] == second["held"] + result["ids"] + second["scaffold"]
 
 
 def test_usage_counts_every_generation_and_what_came_from_the_cache(leaf_answer):
