@@ -90,6 +90,28 @@ async def test_connection_that_was_idle_for_long_is_closed_and_is_no_loss(monkey
     assert (server.asked, server.admitted, server.losses) == ([0, 1], [False, False], 0)
 
 
+@pytest.mark.parametrize(("keeps", "used"), [(True, 1), (False, 3)])
+async def test_connection_is_used_again_behind_a_stream_where_servers_keep_it(*, keeps: bool, used: int) -> None:
+    server = Server()
+    async with pool_of(server, keep_streams=keeps) as pool:
+        for _ in range(3):
+            async with pool.streamed("POST", "/") as answer:
+                assert await answer.whole(8) == b"{}"
+
+    assert len(set(server.asked)) == used
+
+
+async def test_connection_of_a_stream_that_was_left_is_not_used_again() -> None:
+    server = Server(answer=b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n{}")
+    async with pool_of(server, keep_streams=True) as pool:
+        for _ in range(2):
+            with pytest.raises(LookupError):
+                async with pool.streamed("POST", "/"):
+                    raise LookupError
+
+    assert (server.asked, server.losses) == ([0, 1], 0)
+
+
 async def test_engine_behind_a_connection_that_ended_is_in_doubt_until_one_has_settled_it() -> None:
     server = Server()
     async with pool_of(server) as pool:

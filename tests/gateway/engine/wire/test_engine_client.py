@@ -106,6 +106,29 @@ async def test_trace_context_of_a_generation_is_in_its_headers(make: Callable[[s
     assert [b"traceparent: 00-1-2-01\r\n" in each for each in heard] == [False, True]
 
 
+async def test_connection_of_vllm_is_used_again_behind_a_stream() -> None:
+    asked: list[anyio.abc.SocketStream] = []
+    body = (
+        b'data: {"choices":[{"index":0,"token_ids":[5],"finish_reason":"length"}]}\n\n'
+        b'data: {"choices":[],"usage":{"prompt_tokens":3}}\n\ndata: [DONE]\n\n'
+    )
+
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            with suppress(anyio.EndOfStream):
+                while await stream.receive():
+                    asked.append(stream)
+                    await stream.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+
+    async with listening(answer) as url:
+        client = Vllm(url, at_once=2)
+        for _ in range(3):
+            await collect(client, GenerateRequest(PROMPT, None, 1))
+        await client.aclose()
+
+    assert asked == [asked[0]] * 3
+
+
 async def test_engine_whose_client_was_closed_in_the_meantime_is_unavailable() -> None:
     client = LlamaCpp("http://127.0.0.1:9")
     await client.aclose()
