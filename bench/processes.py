@@ -25,7 +25,7 @@ START_TIME: Final = 60.0
 _GRACE: Final = 15.0
 _PAUSE: Final = 0.02
 _LOWEST, _HIGHEST = 10_000, 16_000
-"""Ports to choose from; those from the second on the system gives to whoever asks for any (Linux: from 32,768)."""
+"""Ports to choose from; from the second on some systems give them to whoever asks for any, Linux from 32,768 on."""
 
 
 @dataclass(frozen=True, slots=True)

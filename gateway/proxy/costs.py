@@ -49,15 +49,14 @@ class DefinitionCosts:
 
     def of(self, entry: ToolEntry) -> Cost:
         """What this tool costs; an estimate until it has been counted."""
-        token_map = self._token_map()
         # A count in its thread may replace this any time; then what is found here is not for the next request.
         seen = self._seen
-        key = "" if token_map is None else token_map.map_id, id(entry.definition)
+        key = self._map_id(), id(entry.definition)
         if key not in seen:
             if len(seen) >= _SEEN:
                 seen.clear()
             text = definition_text(entry)
-            seen[key] = entry.definition, self._known.get(self._key(text)) or _estimate(text)
+            seen[key] = entry.definition, self._known.get((key[0], text)) or _estimate(text)
         return seen[key][1]
 
     def count(self, entries: Iterable[ToolEntry]) -> dict[str, int]:
@@ -67,7 +66,7 @@ class DefinitionCosts:
         sums: dict[str, int] = {}
         for entry in entries:
             text = definition_text(entry)
-            key = self._key(text)
+            key = self._map_id(), text
             cost = self._known.get(key) or _count(text, token_map)
             known[key] = cost
             sums[entry.server] = sums.get(entry.server, 0) + cost.tokens
@@ -89,9 +88,9 @@ class DefinitionCosts:
             await counted()
             await self._changed.wait()
 
-    def _key(self, text: str) -> tuple[str, str]:
+    def _map_id(self) -> str:
         token_map = self._token_map()
-        return ("" if token_map is None else token_map.map_id, text)
+        return "" if token_map is None else token_map.map_id
 
 
 def definition_text(entry: ToolEntry) -> str:

@@ -367,7 +367,7 @@ def read_events(
     machine, _ = machine_for(
         fmt,
         calls,
-        Spelling({}),
+        spelling_of(frozenset[tuple[str, str]]()),
         read_tools(tools or ()),
         prompt_tail=prompt_tail,
         forget=lambda offset: None,

@@ -9,6 +9,8 @@ import openai
 import pytest
 
 PARIS = [{"role": "user", "content": "What time is it in Paris?"}]
+# Asked by nobody else: to another test's question, the same engine may have given the same answer in the same minute.
+PARIS_NOW = [{"role": "user", "content": "What time is it in Paris now?"}]
 TOKYO = [{"role": "user", "content": "What time is it in Tokyo?"}]
 COUNT = [{"role": "user", "content": "Count: one two three"}]
 WEATHER = {
@@ -40,7 +42,7 @@ def clock_in(text: str) -> str:
 def leaf_answer(chat) -> dict[str, Any]:
     """Answered through the tool that ships ids."""
     answer = chat.chat.completions.create(
-        messages=PARIS, tool_choice=named("time_leaf__get_current_time"), tools=[], **GREEDY
+        messages=PARIS_NOW, tool_choice=named("time_leaf__get_current_time"), tools=[], **GREEDY
     )
     return answer.model_dump()
 
@@ -115,11 +117,9 @@ def test_second_turn_reuses_every_id_of_the_first(request, made):
     first, second = answer["codec"]["turns"]
     (result,) = answer["codec"]["tool_results"]
     assert second["reuse"] == 1.0
-    assert second["held"] == first["prompt_n"] + first["cache_n"] + first["generated"]
+    assert second["cache_n"] == second["held"] == first["prompt_n"] + first["cache_n"] + first["generated"]
     assert second["reinjected"][result["source"]] == result["ids"] > 0
-    # More is found where another test had the same answer in the same minute.
-    assert second["cache_n"] >= second["held"]
-    assert second["cache_n"] + second["prompt_n"] == second["held"] + result["ids"] + second["scaffold"]
+    assert second["prompt_n"] == result["ids"] + second["scaffold"]
 
 
 def test_usage_counts_every_generation_and_what_came_from_the_cache(leaf_answer):
@@ -243,7 +243,7 @@ def test_length_limit_ends_the_answer_and_is_named(chat):
 
 
 def test_choice_of_no_tool_leaves_the_prompt_as_it_is(chat, leaf_answer):
-    answer = chat.chat.completions.create(messages=PARIS, tool_choice="none", max_tokens=5, **GREEDY)
+    answer = chat.chat.completions.create(messages=PARIS_NOW, tool_choice="none", max_tokens=5, **GREEDY)
 
     first = leaf_answer["codec"]["turns"][0]
     assert not answer.choices[0].message.tool_calls

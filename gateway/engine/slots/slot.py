@@ -166,14 +166,7 @@ def takes_over(ids: Sequence[int], shared: int, prompt: Sequence[int]) -> bool:
 
 def continued(free: Sequence[Slot], prompt: Sequence[int], owner: str) -> Slot | None:
     """The free slot that a prompt of this owner continues: the one of which most is reused."""
-    length = len(prompt)
-    continuing: list[Slot] = []
-    for slot in [slot for slot in free if slot.owner == owner]:
-        ids = slot.ids
-        # `_enough`, without a call: a big engine has many slots. One id is compared before any slices are made.
-        least = len(ids) - len(ids) // 10
-        if 0 < least <= length and ids[least - 1] == prompt[least - 1] and ids[:least] == prompt[:least]:
-            continuing.append(slot)
+    continuing = [slot for slot in free if slot.owner == owner and _is_continued(slot.ids, prompt)]
     # Of those of which equally much is reused, the one that was used longest ago.
     return max(continuing, key=lambda slot: (shared_prefix(slot.ids, prompt), -slot.used), default=None)
 
@@ -181,3 +174,11 @@ def continued(free: Sequence[Slot], prompt: Sequence[int], owner: str) -> Slot |
 def longest_rested(free: Sequence[Slot]) -> Slot:
     """The free slot that was used longest ago."""
     return min(free, key=attrgetter("used"))
+
+
+def _is_continued(ids: Sequence[int], prompt: Sequence[int]) -> bool:
+    """Whether the prompt continues these ids. A big engine has many slots, so one id is compared before any slices."""
+    least = _enough(ids)
+    if not ids or least > len(prompt) or ids[least - 1] != prompt[least - 1]:
+        return False
+    return ids[:least] == prompt[:least]

@@ -322,6 +322,7 @@ def _timed(end: GenerationEnd, asked: float, begun: float, first: float | None) 
     if first is not None and not prompt and not generate:
         prompt, generate = first - begun, now - first
     most = now - asked
-    if prompt <= most and generate <= most and (prompt, generate) == (told.prompt_seconds, told.generate_seconds):
+    prompt, generate = min(prompt, most), min(generate, most)
+    if (prompt, generate) == (told.prompt_seconds, told.generate_seconds):
         return end
-    return replace(end, timings=replace(told, prompt_seconds=min(prompt, most), generate_seconds=min(generate, most)))
+    return replace(end, timings=replace(told, prompt_seconds=prompt, generate_seconds=generate))

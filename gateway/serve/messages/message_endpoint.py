@@ -62,7 +62,7 @@ class MessagesEndpoint:
             must_be_json(request)
             asked = MessagesRequest.checked(await read_body(request, self._limits.body_bytes))
             answer = CompactableAnswer(
-                *(self._agent, partial(self._open, request, asked), asked.edited.messages, asked.choice()),
+                *(self._agent, partial(self._open, request, asked), asked.edited.messages, asked.choice),
                 asked=asked.compacts,
             )
             await answer.open()
@@ -123,7 +123,7 @@ class MessagesEndpoint:
 
     async def _size(self, request: Request, asked: PromptFields, messages: Sequence[Message]) -> int:
         try:
-            return len((await self._open(request, asked, messages, asked.choice())).ids)
+            return len((await self._open(request, asked, messages, asked.choice)).ids)
         except ContextExceeded as error:
             return error.tokens
 

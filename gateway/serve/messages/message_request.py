@@ -280,6 +280,7 @@ class PromptFields(RequestModel):
         """The gateway's tools that the request wants."""
         return scope_of(self.gateway_tools, self.sorted_tools.servers or None)
 
+    @cached_property
     def choice(self) -> ToolChoice:
         """`tool_choice` in the agent's terms. Raises `RequestInvalid`."""
         return read_choice(self.tool_choice)
@@ -321,7 +322,7 @@ class MessagesRequest(PromptFields):
         # An invalid schema is reported here, before anything is generated.
         form = request.form
         if request.continues:
-            check_continuation(form, request.choice(), "messages", "end the messages with a user message")
+            check_continuation(form, request.choice, "messages", "end the messages with a user message")
         return request
 
     @cached_property
@@ -345,7 +346,7 @@ class MessagesRequest(PromptFields):
             cast("Mapping[str, Any]", chosen).get("disable_parallel_tool_use") if isinstance(chosen, dict) else None
         )
         return AnswerOptions(
-            choice=self.choice(),
+            choice=self.choice,
             max_tokens=self.max_tokens,
             sampling=Sampling(temperature=self.temperature, top_p=self.top_p, top_k=bounded_top_k(self.top_k)),
             stops=self.stop_sequences,
