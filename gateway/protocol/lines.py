@@ -1,7 +1,7 @@
 """Bytes of a pipe or of an event stream into lines and events, each of bounded length, and back."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Final
@@ -11,8 +11,6 @@ from typing import Final
 
 PORTION: Final = 64
 """Lines that are processed before other tasks get a turn: each may cost tens of microseconds."""
-_SHORT: Final = 1024
-"""Bytes of what takes less time to count in than to search."""
 EDGE: Final = 256
 """Bytes that are kept of a long line at either end."""
 # The id of a response, only where it can't belong to a nested object: as the first or second field of the line, or as
@@ -24,29 +22,20 @@ _CALL = re.compile(rb'\s*(?:\[\s*)?\{\s*(?:"(?:jsonrpc|id)"\s*:\s*(?:"[^"]{0,64}
 _PORTION = re.compile(rb"(?:[^\r\n]*[\r\n]){1,%d}|[^\r\n]+" % PORTION)
 
 
-def portions(data: bytes) -> Iterator[bytes]:
+def portions(data: bytes) -> Sequence[bytes]:
     """The same bytes in pieces of at most `PORTION` line ends each; almost always one piece."""
-    if _has_few_ends(data):
-        yield data
-        return
-    for match in _PORTION.finditer(data):
-        yield match[0]
-
-
-def _has_few_ends(data: bytes) -> bool:
-    """Whether it is one portion."""
-    if len(data) <= _SHORT:
-        return data.count(b"\n") + data.count(b"\r") <= PORTION
-    # Not by `count`, which looks at each byte, as `split` does: the end of a long line is found at once.
+    if not data.partition(b"\n")[2] and not data.partition(b"\r")[1]:
+        return (data,)
     left = PORTION
+    # Not by `count`, which looks at each byte: the end of a long line is found at once.
     for end in (b"\n", b"\r"):
         at = data.find(end)
         while at >= 0:
             if not left:
-                return False
+                return [match[0] for match in _PORTION.finditer(data)]
             left -= 1
             at = data.find(end, at + 1)
-    return True
+    return (data,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +71,10 @@ class LineSplitter:
 
     def feed(self, data: bytes) -> list[bytes | LongLine]:
         """The lines that end in `data`, without their line ends; empty lines are included."""
-        if not self._length and len(data) <= self._bound and data.endswith(b"\n"):
-            # The usual case: only whole lines, none of them too long.
-            return [part[:-1] for part in BytesIO(data)]
+        if not self._length and len(data) <= self._bound and data[-1:] == b"\n":
+            # The usual case: only whole lines, none of them too long; mostly one.
+            line, _, more = data.partition(b"\n")
+            return [part[:-1] for part in BytesIO(data)] if more else [line]
         lines: list[bytes | LongLine] = []
         # Not by `split`, which goes byte by byte.
         for part in BytesIO(data):

@@ -166,8 +166,9 @@ def _has_no_number(data: bytes) -> bool:
 
 def names_no_number(data: bytes) -> bool:
     """Whether the data contains `NaN` or `Infinity`, if only in a string."""
-    # Not with `in`, which tries its left side as a number first, and so raises and drops an error internally.
-    return data.find(b"NaN") >= 0 or data.find(b"Infinity") >= 0
+    # Neither with `in`, which tries its left side as a number first, and so raises and drops an error internally, nor
+    # with `find`, which takes its arguments from a tuple.
+    return bool(data.partition(b"NaN")[1] or data.partition(b"Infinity")[1])
 
 
 def _written(message: dict[str, Any]) -> bytes:
@@ -210,7 +211,7 @@ class LastingResult(dict[str, Any]):
 
     @classmethod
     def of(cls, result: Mapping[str, Any], json: bytes = b"") -> Self:
-        """The result, not encoded yet. `json`: it as JSON on one line, where that is known."""
+        """The result, not encoded yet. `json`: it as JSON, where that is known."""
         # Without an `__init__`, which would double the time.
         made = cls(result)
         made._json = json
@@ -218,9 +219,12 @@ class LastingResult(dict[str, Any]):
 
     @property
     def json(self) -> bytes:
-        """The result as JSON. Raises like `encode_request`."""
+        """The result as JSON on one line. Raises like `encode_request`."""
         if not self._json:
             self._json = _written(self)
+        elif self._json.partition(b"\n")[1] or self._json.partition(b"\r")[1]:
+            # In valid JSON they stand between tokens only; in a line or an event they would end it.
+            self._json = self._json.replace(b"\n", b" ").replace(b"\r", b" ")
         return self._json
 
     @property
@@ -267,8 +271,8 @@ _USUAL: Final = re.compile(rb'\{"jsonrpc":"2\.0","id":([1-9][0-9]{0,17}),"result
 def parse_answer(data: bytes) -> RpcMessage | Malformed:
     """Like `parse_message`, for what a server sends: a result keeps the bytes in which it came, where it can."""
     if (usual := _USUAL.match(data)) is not None:
-        line = data if data.endswith(b"}") else data.rstrip(b" \t\r\n")
-        if not line.endswith(b"}"):
+        line = data.rstrip(b" \t\r\n")
+        if line[-1:] != b"}":
             return parse_message(data)
         number, json = usual[1], line[usual.end() : -1].rstrip()
     else:
@@ -283,10 +287,6 @@ def parse_answer(data: bytes) -> RpcMessage | Malformed:
         return parse_message(data)
     if not isinstance(result, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         return parse_message(data)
-    # Not with `in`, which tries its left side as a number first.
-    if json.find(b"\n") >= 0 or json.find(b"\r") >= 0:
-        # In valid JSON they stand between tokens only; in a line or an event they would end it.
-        json = json.replace(b"\n", b" ").replace(b"\r", b" ")
     return Response(int(number), LastingResult.of(result, json))
 
 

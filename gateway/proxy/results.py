@@ -79,7 +79,9 @@ def ending_of(result: Mapping[str, Any]) -> Ending:
 
 def objects_in(value: object) -> list[dict[str, Any]]:
     """The objects in a JSON list; none if it is not a list."""
-    items = cast("list[Any]", value) if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    items: list[Any] = value  # pyright: ignore[reportUnknownVariableType] - a cast is a call, and each call comes here
     return [item for item in items if isinstance(item, dict)]
 
 

@@ -241,7 +241,8 @@ class KeyRing:
     def __init__(self, path: Path) -> None:
         """Read the file, if there is one. Raises `ConfigError`: a gateway with an unusable key file does not start."""
         self._path = path
-        self._seen = _state_of(path)
+        self._name = str(path)
+        self._seen = _state_of(self._name)
         self._known: dict[bytes, tuple[KeyRecord, Identity]] = {}
         self.in_use = self._seen is not None
         """Whether callers need a key: there is a key file, or there was one."""
@@ -261,13 +262,13 @@ class KeyRing:
 
     def follow(self) -> None:
         """Pick up changes of the file. To be called before each `find`."""
-        state = _state_of(self._path)
+        state = _state_of(self._name)
         if state == self._seen:
             return
         self._seen = state
         if state is None:
             self._known = {}
-            log.warning("the key file is gone: no API key is accepted until it is back", path=str(self._path))
+            log.warning("the key file is gone: no API key is accepted until it is back", path=self._name)
             return
         self.in_use = True
         try:
@@ -275,7 +276,7 @@ class KeyRing:
         except GatewayError as error:
             log.warning("the key file was changed and can't be used; the old keys stay valid", reason=error.message)
         else:
-            log.info("the key file was changed", path=str(self._path), keys=len(self._known))
+            log.info("the key file was changed", path=self._name, keys=len(self._known))
 
     def _adopt(self, records: dict[str, KeyRecord]) -> None:
         self._known = {record.digest: (record, record.identity()) for record in records.values()}
@@ -300,10 +301,10 @@ def load_keys(path: Path) -> dict[str, KeyRecord]:
     return parse_keys(read_config_text(path), str(path))
 
 
-def _state_of(path: Path) -> tuple[int, ...] | None:
+def _state_of(path: str) -> tuple[int, ...] | None:
     """A value that differs once the file has changed; None if there is no file."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - a third faster than Path.stat, and asked at every request
+        found = os.stat(path)  # noqa: PTH116 - a `Path` takes half as long again, at every request
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode

@@ -301,7 +301,8 @@ class HttpReply(ClientWatch):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         """Stop the watch and the writer. Withdraws our own cancellation of a request whose client left."""
-        self.stop()
+        if not self._over or self._pushes is not None:
+            self.stop()
         if self._pushes is not None and self._writer is not None:
             if not self._over:
                 self._pushes.finish(None)

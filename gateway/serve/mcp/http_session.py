@@ -193,7 +193,8 @@ class HttpSession(McpSession):
         if len(messages) > 1 and len({message.id for message in messages}) < len(messages):
             raise rpc_error(INVALID_REQUEST, "two requests of the batch have the same id")
         admitted = list(map(AdmittedRequest, messages))
-        self._running.update(admitted)
+        for each in admitted:
+            self._running.add(each)
         return admitted
 
     def running(self, request_id: RequestId) -> Sequence[AdmittedRequest]:
@@ -220,7 +221,8 @@ class HttpSession(McpSession):
 
     def dismiss(self, admitted: Sequence[AdmittedRequest]) -> None:
         """Record that the POST of these requests is over."""
-        self._running.difference_update(admitted)
+        for each in admitted:
+            self._running.discard(each)
         self.last_used = self._loop.time()
 
     def open_stream(self) -> EventStream:

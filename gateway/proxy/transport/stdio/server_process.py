@@ -154,12 +154,12 @@ class PipeOutput:
         if self._left:
             self._left.extend(portions(data))
             return
-        first, *rest = portions(data)
-        if rest:
-            self._left.extend(rest)
+        pieces = portions(data)
+        if len(pieces) > 1:
+            self._left.extend(pieces[1:])
             pipe.pause_reading()
             asyncio.get_running_loop().call_soon(self._go_on, pipe)
-        self._hear(first)
+        self._hear(pieces[0])
 
     @property
     def is_behind(self) -> bool:
@@ -232,7 +232,9 @@ class Child(asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the transport of the process, which runs now."""
         self._transport = cast("asyncio.SubprocessTransport", transport)
-        self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(_STDIN))
+        pipe_of = self._transport.get_pipe_transport
+        self._stdin = cast("asyncio.WriteTransport", pipe_of(_STDIN))
+        self._pipes = {fd: cast("asyncio.ReadTransport", pipe_of(fd)) for fd in self._outputs}
         self.pid = self._transport.get_pid()
 
     def write(self, data: bytes) -> None:
@@ -241,7 +243,7 @@ class Child(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Pass on output or standard error."""
-        self._outputs[fd].take(data, cast("asyncio.ReadTransport", self._transport.get_pipe_transport(fd)))
+        self._outputs[fd].take(data, self._pipes[fd])
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """End the conversation soon: without stdin or stdout there is none, even if the process is alive."""

@@ -296,7 +296,7 @@ class _Reader:
                 self._fail(line)
             else:
                 self._transport.take(line)
-        if (over := self._splitter.over) is not None:
+        if data[-1:] != b"\n" and (over := self._splitter.over) is not None:
             # The rest of the line must be read to get to the next one, but no request waits for it any more.
             self._fail(over)
 

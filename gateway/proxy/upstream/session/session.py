@@ -187,7 +187,7 @@ class Session:
         """
         if self.transport is None:
             raise RuntimeError("a session answers only after its negotiation")
-        if method.startswith(TASK_METHODS):
+        if of_task := method.startswith(TASK_METHODS):
             self.tasks.check(method, params, caller.principal)
         running = Running(caller, self._requests, self.deliver)
         sent = self._translate(params, caller, running)
@@ -200,7 +200,7 @@ class Session:
             self._requests.running.discard(running)
             if running.number is not None:
                 del self._progress[running.number]
-        if "task" in sent or result.get("resultType") == "task" or method.startswith(TASK_METHODS):
+        if "task" in sent or result.get("resultType") == "task" or of_task:
             result = self.tasks.note(method, sent, result, caller.principal)
         if self.modern:
             # A question is left as it is: `bridge.py` passes it to the client.
@@ -221,10 +221,10 @@ class Session:
             await self.transport.notify(method, params)
 
     def _translate(self, params: Mapping[str, Any], caller: Caller, running: Running) -> dict[str, Any]:
-        sent = self._on_our_hop(params, caller, running) if "_meta" in params else dict(params)
+        sent = self._on_our_hop(params, caller, running) if "_meta" in params else params
         if "task" in sent and caller.modern != self.modern:
             # The caller could not follow the task in its own era.
-            del sent["task"]
+            sent = {key: value for key, value in sent.items() if key != "task"}
         if not self.modern:
             return params_to_handshake(sent)
         return params_to_modern(
