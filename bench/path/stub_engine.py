@@ -87,7 +87,7 @@ class Stub:
 
     def __init__(self, token_map: TokenMap) -> None:
         self._map = token_map
-        self._marker = f"<__media_{secrets.token_hex(8)}__>"
+        self._marker = f"<__media_{secrets.token_hex(16)}__>"
         self._beats: dict[int, _Beat] = {}
         self._sent: dict[int, list[float]] = {}
         self._pages: dict[str, Callable[[dict[str, Any]], object]] = {

@@ -239,6 +239,10 @@ class Provable(Protocol):
         """Ask the running engine about itself."""
         ...
 
+    async def start_marker(self) -> str | None:
+        """Ask only for that fact: who reports the same is the same process, and all its facts are."""
+        ...
+
     async def tokenize(self, text: str, *, specials: bool) -> list[int]:
         """Ids of `text` by the engine's own tokenizer. `specials`: whether marker text becomes control ids.
 

@@ -32,6 +32,11 @@ class DecodeTable:
     def __len__(self) -> int:
         return self._count
 
+    def __contains__(self, token_id: int) -> bool:
+        if self._sparse is not None:
+            return token_id in self._sparse
+        return 0 <= token_id < len(self._rows) and self._rows[token_id] is not None
+
     def get(self, token_id: int) -> bytes | None:
         """Return the bytes of an id, or None where the vocabulary has no such id."""
         if self._sparse is not None:

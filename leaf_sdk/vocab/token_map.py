@@ -117,7 +117,7 @@ class TokenMap:
 
     def has_id(self, token_id: int) -> bool:
         """Return whether the map has this id. (The number of ids does not tell: they may have gaps.)"""
-        return self.table.get(token_id) is not None
+        return token_id in self.table
 
     @property
     def exact_decode(self) -> bool:

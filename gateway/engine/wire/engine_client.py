@@ -259,7 +259,10 @@ class EngineClient(Engine, ABC):
         # Another process may report the same facts, unless they include what each draws at random at its start.
         prove = doubted or self._facts.start_marker is None
         try:
-            facts = (await self._proof(questions)).facts if prove else await questions.facts()
+            if prove:
+                same = (await self._proof(questions)).facts == self._facts
+            else:
+                same = await questions.start_marker() == self._facts.start_marker
         except EngineUnavailable:
             raise
         except EngineRefused as error:
@@ -269,11 +272,9 @@ class EngineClient(Engine, ABC):
         except GatewayError:
             self._note_replaced()
             raise
-        if facts != self._facts:
+        if not same:
             self._note_replaced()
-            raise EngineUnavailable(
-                f"the engine at {self.url!r} was replaced ({facts.model!r}); the new one is being checked, try again"
-            )
+            raise EngineUnavailable(f"the engine at {self.url!r} was replaced; the new one is being checked, try again")
 
     def _note_replaced(self) -> None:
         self.is_replaced = True

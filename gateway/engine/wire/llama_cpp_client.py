@@ -33,7 +33,14 @@ from gateway.engine.wire.engine_answers import (
     table_of,
 )
 from gateway.engine.wire.engine_client import EngineClient, Sent
-from gateway.engine.wire.llama_cpp_json import KIND, CompletionStream, activity_of, completion_body, read_facts
+from gateway.engine.wire.llama_cpp_json import (
+    KIND,
+    CompletionStream,
+    activity_of,
+    completion_body,
+    read_facts,
+    start_marker_of,
+)
 from gateway.errors import EngineRefused
 from leaf_sdk.vocab import TokenMap
 
@@ -60,6 +67,10 @@ class LlamaCppQuestions(JsonQuestions):
         bos = await self._post("/tokenize", {"content": "", "add_special": True})
         with expecting(self._url, KIND):
             return read_facts(props, models, bos)
+
+    async def start_marker(self) -> str | None:
+        """`GET /props`: see `Provable.start_marker`."""
+        return start_marker_of(await self._get("/props"))
 
     async def tokenize(self, text: str, *, specials: bool) -> list[int]:
         """`POST /tokenize`, without BOS."""

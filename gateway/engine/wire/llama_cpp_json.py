@@ -4,6 +4,7 @@ Turns our requests into bodies, and answers into facts, figures and events; `eng
 nothing.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -144,6 +145,8 @@ _SLOTS: Final = 4096
 """Most slots of one engine: a larger number is not believed."""
 _CONTEXT: Final = 2**31
 KIND: Final = "llama.cpp"
+_RANDOM: Final = re.compile(r"<__media_[0-9A-Za-z]{32}__>")
+"""A placeholder that no `LLAMA_MEDIA_MARKER` has fixed for all starts (llama.cpp, tools/server/server-common.cpp)."""
 _TOKEN_TRIGGER = 0
 """llama.cpp's number for a trigger that is a token (`common_grammar_trigger_type`); an unknown number crashes its
 server."""
@@ -166,9 +169,14 @@ def read_facts(props: dict[str, Any], models: dict[str, Any], bos: dict[str, Any
         context=count_of(settings.get("n_ctx") or meta.get("n_ctx") or 0, 0, _CONTEXT),
         slots=count_of(props.get("total_slots") or 1, 1, _SLOTS),
         bos=tuple(count_of(token, 0, _CONTEXT) for token in bos["tokens"]),
-        # The placeholder for images. Used here only because it is drawn at random at each start.
-        start_marker=props.get("media_marker"),
+        start_marker=start_marker_of(props),
     )
+
+
+def start_marker_of(props: dict[str, Any]) -> str | None:
+    """The placeholder for images, if it was drawn at random at the start, which is all that it is used for here."""
+    marker: object = props.get("media_marker")
+    return marker if isinstance(marker, str) and _RANDOM.fullmatch(marker) else None
 
 
 def activity_of(slots: Sequence[dict[str, Any]]) -> Activity | None:

@@ -228,10 +228,10 @@ class _Hidden:
 
     def __init__(self, token_map: TokenMap, named: frozenset[int]) -> None:
         self._named = named
-        self._bytes_of = token_map.table.get
+        self._table = token_map.table
 
     def __contains__(self, token_id: object) -> bool:
-        return token_id in self._named or (type(token_id) is int and self._bytes_of(token_id) is None)
+        return token_id in self._named or (type(token_id) is int and token_id not in self._table)
 
 
 def hidden_ids(token_map: TokenMap, shown: Iterable[str] = ()) -> Container[int]:

@@ -28,13 +28,18 @@ async def collect(engine: Engine, request: GenerateRequest) -> tuple[list[int], 
     return ids, end
 
 
+def marker_of(start: str) -> str:
+    """What llama.cpp's server draws at random at a start, from the name of the start."""
+    return f"<__media_{start:A>32}__>"
+
+
 @dataclass
 class FakeEngine:
     """Answers as a llama.cpp server does, from a map; remembers what it was asked, connection by connection."""
 
     token_map: TokenMap
     model: str = "model"
-    marker: str | None = "started-1"
+    marker: str | None = marker_of("1")
     asked: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """Number of the connection, path."""
     prompts: list[list[int]] = field(default_factory=list[list[int]])

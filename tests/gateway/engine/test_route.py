@@ -21,7 +21,7 @@ from gateway.engine.start.readiness import EngineRoute
 from gateway.errors import ConfigError, EngineStarting, EngineUnavailable, MapDiffers, ModelUnusable
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.testing.gguf import gguf_model
-from tests.gateway.engine.engines import FakeEngine, Watch, address_of, listening
+from tests.gateway.engine.engines import FakeEngine, Watch, address_of, listening, marker_of
 
 pytestmark = pytest.mark.anyio
 
@@ -233,7 +233,7 @@ async def test_server_that_is_not_there_is_used_as_soon_as_it_is(map_file: Path,
 
 
 async def test_server_that_is_replaced_by_another_is_said_to_be(map_file: Path, caplog) -> None:
-    first, second, watch = FakeEngine(TINY), FakeEngine(TINY, marker="started-2"), Watch()
+    first, second, watch = FakeEngine(TINY), FakeEngine(TINY, marker=marker_of("2")), Watch()
     async with address_of(first) as address, routed(at_url(address.url, map_file), watch) as route:
         await address.move(second)
         route.report_loss()

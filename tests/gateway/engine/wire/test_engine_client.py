@@ -279,6 +279,9 @@ class ToldOf:
             raise answer
         return answer
 
+    async def start_marker(self) -> str | None:
+        return (await self.facts()).start_marker
+
 
 @pytest.mark.parametrize(
     ("now", "words"),

@@ -16,13 +16,13 @@ from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineError, EngineUnavailable, MapDiffers
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.vocab import TokenMap, load_map
-from tests.gateway.engine.engines import FakeEngine, Watch, address_of
+from tests.gateway.engine.engines import FakeEngine, Watch, address_of, marker_of
 
 pytestmark = pytest.mark.anyio
 
 TINY = tiny_map()
 # What asks which API an engine speaks does so on a connection of its own: tests/gateway/engine/wire/test_adapter.py.
-IDENTITY = ["/props", "/v1/models", "/tokenize"]
+IDENTITY = ["/props"]
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def test_second_generation_at_a_time_gets_a_connection_that_is_looked_at_f
 @pytest.mark.parametrize(
     "change",
     [
-        lambda engine, other: FakeEngine(other, marker="started-2"),
+        lambda engine, other: FakeEngine(other, marker=marker_of("2")),
         lambda engine, other: FakeEngine(other, marker=None, model="another"),
         # Everything that an engine says of itself is the same: only the proof tells.
         lambda engine, other: FakeEngine(other, marker=None),
@@ -135,7 +135,7 @@ async def test_engine_that_is_exchanged_between_two_polls_gets_no_ids(
 async def test_engine_that_is_exchanged_while_a_generation_runs_gets_no_ids(
     map_file: Path, other_map: TokenMap
 ) -> None:
-    first, second = FakeEngine(TINY), FakeEngine(other_map, marker="started-2")
+    first, second = FakeEngine(TINY), FakeEngine(other_map, marker=marker_of("2"))
     async with address_of(first) as address, routed(address.url, map_file, Watch()) as route:
         ready = route.ready()
         async with ready.engine.generate(GenerateRequest([1], 0, 1)):
@@ -183,7 +183,7 @@ async def test_lost_connection_runs_the_whole_proof_and_the_same_engine_goes_on(
 
 
 async def test_restarted_engine_of_the_same_model_is_used_again_after_its_proof(map_file: Path) -> None:
-    first, second, watch = FakeEngine(TINY), FakeEngine(TINY, marker="started-2"), Watch()
+    first, second, watch = FakeEngine(TINY), FakeEngine(TINY, marker=marker_of("2")), Watch()
     async with address_of(first) as address, routed(address.url, map_file, watch) as route:
         ready = route.ready()
         await address.move(second)

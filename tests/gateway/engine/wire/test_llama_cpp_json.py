@@ -14,6 +14,7 @@ from gateway.engine.wire.llama_cpp_json import (
     tops_of,
 )
 from gateway.toolcalls.formats.format import CallTrigger
+from tests.gateway.engine.engines import marker_of
 
 IDLE = {"id": 0, "is_processing": False}
 
@@ -116,14 +117,19 @@ def test_facts_are_what_the_answers_say() -> None:
         "chat_template_caps": caps,
         "default_generation_settings": {"n_ctx": 2**31},
         "total_slots": 4096,
-        "media_marker": "<m>",
+        "media_marker": marker_of("1"),
     }
     models = {"data": [{"id": "/models/a.gguf", "meta": {"n_vocab": 0, "n_ctx": 5}}]}
     facts = read_facts(props, models, {"tokens": [0, 7]})
 
-    assert (facts.model_path, facts.chat_template, facts.start_marker) == ("/models/a.gguf", "{{ x }}", "<m>")
+    assert (facts.model_path, facts.chat_template, facts.start_marker) == ("/models/a.gguf", "{{ x }}", marker_of("1"))
     assert (facts.supports_tools, facts.supports_calls) == (True, True)
     assert (facts.vocabulary, facts.context, facts.slots, facts.bos) == (0, 2**31, 4096, (0, 7))
+
+
+@pytest.mark.parametrize("marker", ["<__media__>", "[img-1]", 7, None])
+def test_marker_that_is_the_same_at_each_start_tells_no_start_from_another(marker: object) -> None:
+    assert read_facts({"media_marker": marker}, {}, {"tokens": []}).start_marker is None
 
 
 def test_facts_that_are_missing_have_the_least_meaning() -> None:

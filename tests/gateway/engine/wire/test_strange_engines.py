@@ -238,7 +238,7 @@ async def test_new_connection_that_is_looked_at_without_end_is_given_up(map_file
     with anyio.fail_after(60):
         async with address_of(engine) as address, routed(address.url, map_file, Watch(), idle_timeout=2) as route:
             ready = route.ready()
-            engine.drips = "/v1/models"
+            engine.drips = "/props"
             async with ready.engine.generate(GenerateRequest([1], 0, 1)):
                 with pytest.raises(EngineUnavailable, match="did not answer in time"):
                     async with ready.engine.generate(GenerateRequest([2], 0, 1)):
