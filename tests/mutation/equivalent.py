@@ -77,11 +77,11 @@ EQUIVALENT: Final = {
     "gateway/observe/tracing.py: 128  ->  256": _LENGTH,
     "gateway/observe/tracing.py: 500  ->  1000": _LENGTH,
     "gateway/observe/trajectories.py: 200  ->  400": _LENGTH,
-    "gateway/protocol/lines.py: if not self._length and len(data) <= self._bound and data.endswith(b'\\n'):  ->  "
+    "gateway/protocol/lines.py: if not self._length and len(data) <= self._bound and (data[-1:] == b'\\n'):  ->  "
     "if False:": _SHORT_CUT,
     "gateway/protocol/lines.py: len(data) <= self._bound  ->  len(data) < self._bound": _SHORT_CUT,
-    "gateway/protocol/lines.py: data.count(b'\\n') + data.count(b'\\r') <= PORTION  ->  "
-    "data.count(b'\\n') + data.count(b'\\r') < PORTION": _SHORT_CUT,
+    "gateway/protocol/lines.py: if not data.partition(b'\\n')[2] and (not data.partition(b'\\r')[1]):  ->  "
+    "if False:": _SHORT_CUT,
     "gateway/protocol/messages.py: if type(code) is int and isinstance(message, str):  ->  if False:": _SHORT_CUT,
     "gateway/protocol/messages.py: if not names_no_number(data):  ->  if False:": _SHORT_CUT,
     "gateway/proxy/approvals.py: 10  ->  11": "one invisible character is spelled out as ten, so more are never there",

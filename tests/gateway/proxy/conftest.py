@@ -38,9 +38,9 @@ def notes(tmp_path: Path) -> Path:
 def upstream(notes: Path) -> Callable[..., UpstreamConfig]:
     """Makes the configuration of one script under servers/."""
 
-    def make(script: str, *args: str, name: str = "up") -> UpstreamConfig:
+    def make(script: str, *args: str, name: str = "up", **settings: Any) -> UpstreamConfig:
         command = (str(SERVERS / f"{script}.py"), *args)
-        return UpstreamConfig(name=name, command=sys.executable, args=command, env={"NOTES": str(notes)})
+        return UpstreamConfig(name=name, command=sys.executable, args=command, env={"NOTES": str(notes)}, **settings)
 
     return make
 

@@ -165,7 +165,7 @@ async def test_cancelled_call_is_cancelled_upstream(upstream, proxy_of, noted_wo
 
 
 async def test_server_that_stops_reading_holds_up_no_call_beyond_its_time(upstream, proxy_of):
-    async with proxy_of(upstream("deaf")) as proxy:
+    async with proxy_of(upstream("deaf", protocol="handshake")) as proxy:
         with anyio.fail_after(20):
             texts = [text_of(await proxy.call("up__echo", {"x": "y" * 1_000_000}, timeout=0.2)) for _ in range(3)]
 
@@ -201,7 +201,7 @@ async def test_server_that_answers_a_ping_is_kept_after_a_call_ran_out_of_time(u
 
 async def test_calls_to_a_deaf_server_leave_no_growing_heap_of_tasks(upstream, proxy_of):
     # Without a breaker: it would keep most of the calls from being made.
-    async with proxy_of(replace(upstream("deaf"), breaker_failures=0)) as proxy:
+    async with proxy_of(upstream("deaf", protocol="handshake", breaker_failures=0)) as proxy:
         for _ in range(25):
             await proxy.call("up__echo", {"x": "y" * 1_000_000}, timeout=0.01)
         before = len(anyio.get_running_tasks())
@@ -292,7 +292,7 @@ async def test_server_that_tells_of_changes_after_each_listing_is_listed_once_a_
     upstream, proxy_of, noted_words, monkeypatch
 ):
     monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance.LISTING_PAUSE", 3600.0)
-    async with proxy_of(upstream("restless")) as proxy:
+    async with proxy_of(upstream("restless", protocol="handshake")) as proxy:
         for _ in range(50):
             await proxy.call("up__echo", {})
 
@@ -302,7 +302,7 @@ async def test_server_that_tells_of_changes_after_each_listing_is_listed_once_a_
 async def test_server_whose_lists_take_long_to_take_over_is_listed_seldom(upstream, proxy_of, noted_words, monkeypatch):
     monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance.LISTING_PAUSE", 0.0)
     monkeypatch.setattr("gateway.proxy.upstream.supervision.maintenance._REST", 1e12)
-    async with proxy_of(upstream("restless")) as proxy:
+    async with proxy_of(upstream("restless", protocol="handshake")) as proxy:
         for _ in range(50):
             await proxy.call("up__echo", {})
 
@@ -320,7 +320,7 @@ async def test_change_within_the_pause_is_listed_after_it(upstream, proxy_of, un
 
 async def test_definitions_over_the_limit_in_all_are_given_up_though_each_page_is_within_it(upstream, proxy_of):
     limits = {"restart_backoff": 3600.0, "restart_backoff_max": 3600.0, "result_bytes": 100_000}
-    async with proxy_of(upstream("pages", "verbose"), **limits) as proxy:
+    async with proxy_of(upstream("pages", "verbose", protocol="handshake"), **limits) as proxy:
         (status,) = proxy.statuses()
 
     assert "describes its tools in more than 100000 bytes (limits.result_bytes)" in (status.last_error or "")
@@ -338,13 +338,15 @@ async def test_json_rpc_error_of_the_server_is_raised_unchanged(upstream, proxy_
 
 
 async def test_old_server_is_listed_page_by_page(upstream, proxy_of):
-    async with proxy_of(upstream("pages")) as proxy:
+    async with proxy_of(upstream("pages", protocol="handshake")) as proxy:
         assert [entry.name for entry in proxy.tools()] == ["up__tool0", "up__tool1", "up__tool2"]
         assert proxy.statuses()[0].protocol == "2024-11-05"
 
 
 async def test_list_without_end_is_given_up(upstream, proxy_of):
-    async with proxy_of(upstream("pages", "endless"), restart_backoff=3600.0, restart_backoff_max=3600.0) as proxy:
+    async with proxy_of(
+        upstream("pages", "endless", protocol="handshake"), restart_backoff=3600.0, restart_backoff_max=3600.0
+    ) as proxy:
         assert proxy.tools() == ()
         assert "lists too many tools" in (proxy.statuses()[0].last_error or "")
 

@@ -81,7 +81,10 @@ def names(result: dict[str, Any]) -> list[str]:
 
 async def test_everything_that_can_be_relayed_is_announced_before_any_server_is_up(starting):
     async with starting() as site:
-        assert site.proxy.capabilities() == ANNOUNCED
+        announced = site.proxy.capabilities()
+        await site.let()
+
+    assert announced == ANNOUNCED
 
 
 async def test_what_servers_offer_is_announced_exactly_once_all_were_up(proxy_of, upstream):
@@ -128,6 +131,7 @@ async def test_call_of_a_tool_that_is_listed_does_not_wait_for_servers_that_star
     async with starting(upstream("echo", name="quick"), list_wait=3.0) as site:
         await site.proxy.handle("tools/list", {}, NOBODY)
         result = await site.proxy.handle("tools/call", {"name": "quick__echo", "arguments": {}}, NOBODY)
+        await site.let()
 
     assert result["content"][0]["text"] == "hello"
 

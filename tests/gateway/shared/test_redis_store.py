@@ -246,7 +246,7 @@ async def test_large_value_that_does_not_come_in_time_does_not_make_the_store_aw
 async def test_small_questions_behind_many_large_values_do_not_make_the_store_away(store: Store) -> None:
     await kept(store, "i:")
     metrics = Metrics()
-    async with served(passing(store, dripping)) as url, open_store(url, metrics, prefix="i:", timeout=20) as shared:
+    async with served(passing(store, dripping)) as url, open_store(url, metrics, prefix="i:", timeout=5) as shared:
         large = [shared.find("memory", "ann", "1", BOUNDS) for _ in range(64)]
         answers = await asyncio.gather(*large, *(one(shared, f"{n}") for n in range(8)))
         after = await one(shared)
