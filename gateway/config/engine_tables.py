@@ -130,8 +130,8 @@ def _check(engine: EngineConfig, key: str) -> None:
             + (f"{key}.exclusive says that only one does" if engine.exclusive else f"{key}.kind is {engine.kind!r}")
             + ": remove one of the two"
         )
-    if engine.served_model is not None and (engine.kind != "url" or engine.api == "llama_cpp"):
-        raise ConfigError(f"{key}.served_model is for a vLLM server at {key}.url: remove it, or set the url of one")
+    if engine.served_model is not None and engine.kind != "url":
+        raise ConfigError(f"{key}.served_model is for a server at {key}.url: remove it, or set the url of one")
     if engine.slot_range is not None and not engine.slot_range:
         raise ConfigError(
             f"{key}.own_slots: {engine.own_slots!r} ends before it begins: write FIRST-LAST, counted from 0"

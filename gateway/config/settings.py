@@ -47,9 +47,10 @@ class EngineSection(Section):
     served_model: str | None = Field(
         default=None,
         min_length=1,
-        description="Which of the models that a vLLM server lists at `/v1/models` to use, such as a LoRA adapter; "
-        "unset: the first. To use several models of one server, give each an engine of its own "
-        "(`[engines.NAME]`) with the same `url`.",
+        description="Which of the models that the server lists at `/v1/models` to use: a LoRA adapter of vLLM, or a "
+        "model of a llama-server in router mode. Unset: the first; of a router, the only one that it has, or has "
+        "loaded. To use several models of one server, give each an engine of its own (`[engines.NAME]`) with the "
+        "same `url`.",
     )
     at_once: Count = Field(
         default=_ENGINE.at_once,

@@ -52,7 +52,7 @@ EQUIVALENT: Final = {
     "gateway/engine/wire/adapter.py: 32  ->  64": _LENGTH,
     "gateway/engine/wire/engine_answers.py: 80  ->  160": _LENGTH,
     "gateway/engine/wire/event_stream.py: len(whole) < _ERROR_BODY  ->  len(whole) <= _ERROR_BODY": _BOUND,
-    "gateway/engine/wire/vllm_json.py: 100  ->  200": _LENGTH,
+    "gateway/engine/wire/engine_answers.py: 100  ->  200": _LENGTH,
     "gateway/engine/wire/vllm_json.py: len(held) > 1  ->  len(held) >= 1": "one event joined is that event",
     "gateway/escape.py: 2000  ->  4000": _LENGTH,
     "gateway/http1/connection.py: 2  ->  3": "no compressed body of two bytes holds anything",

@@ -22,10 +22,11 @@ from typing import Any, Final, Literal
 from gateway.config import EngineConfig
 from gateway.engine.interface import Timings
 from gateway.engine.wire.connections import Connections
-from gateway.engine.wire.engine_answers import error_of_answer
+from gateway.engine.wire.engine_answers import error_of_answer, table_of
 from gateway.engine.wire.engine_client import EngineClient
 from gateway.engine.wire.event_stream import StreamSilent
 from gateway.engine.wire.llama_cpp_client import LlamaCpp
+from gateway.engine.wire.llama_cpp_json import is_router, routed_model
 from gateway.engine.wire.vllm_client import Vllm
 from gateway.errors import EngineRefused, EngineStarting, EngineUnavailable
 from gateway.escape import mask_text
@@ -122,19 +123,29 @@ _PROPS: Final = ("default_generation_settings", "total_slots", "chat_template", 
 """Keys of which llama.cpp's /props has some."""
 
 
-async def reach(url: str, api_key: str | None, api: Api | Literal["auto"], seconds: float) -> Api:
-    """Ask a server whether it is up, and what it is unless `api` says so.
+async def reach(
+    url: str, api_key: str | None, api: Api | Literal["auto"], seconds: float, served: str | None = None
+) -> tuple[Api, str | None]:
+    """Ask a server whether it is up, what it is unless `api` says so, and which model to name in every request to it.
 
     If anything else is wrong with its answers, the adapter finds out and says so. `seconds`: for all answers together.
+    `served`: see `EngineConfig.served_model`.
 
     Raises:
         EngineStarting: it is loading its model.
-        EngineUnavailable: it can't be reached, or says that it can't serve.
+        EngineUnavailable: it can't be reached, says that it can't serve, or it is not known which model is meant.
         EngineRefused: what answers is not an engine that we know.
     """
+    shown = mask_text(url)
     async with _asked(url, api_key, seconds) as get:
-        _check_health(mask_text(url), *await get("/health"))
-        return await _api_of(mask_text(url), get) if api == "auto" else api
+        _check_health(shown, *await get("/health"))
+        found = await _api_of(shown, get) if api == "auto" else api
+        if found == "vllm":
+            return found, served
+        props = table_of(json_of((await get("/props"))[1]))
+        if served is None and not is_router(props):
+            return found, None
+        return found, routed_model(shown, props, table_of(json_of((await get("/v1/models"))[1])), served)
 
 
 def _check_health(shown: str, status: int, body: bytes) -> None:
@@ -275,15 +286,16 @@ async def connected(
         EngineUnavailable: it can't be reached.
         EngineRefused: what answers is not an engine that we know.
     """
-    found = "llama_cpp"
+    found, served = "llama_cpp", None
     if not address.ours:
         seconds = min(seconds, settings.idle_timeout)
-        found = await reach(address.url, address.api_key, settings.api, seconds)
-    make = partial(Vllm, at_once=settings.at_once, served=settings.served_model) if found == "vllm" else LlamaCpp
+        found, served = await reach(address.url, address.api_key, settings.api, seconds, settings.served_model)
+    make = partial(Vllm, at_once=settings.at_once) if found == "vllm" else LlamaCpp
     return make(
         address.url,
         api_key=address.api_key,
         idle_timeout=settings.idle_timeout,
+        served=served,
         keep_reasoning=settings.reasoning == "keep",
         on_loss=on_loss,
         on_end=on_end,

@@ -50,6 +50,7 @@ class Connections:
         admit: Admit,
         on_loss: Callable[[], None],
         keep_streams: bool = False,
+        single_use: bool = False,
     ) -> None:
         """Open nothing yet.
 
@@ -60,6 +61,8 @@ class Connections:
             admit: checks each new connection before anything is asked on it.
             on_loss: called when a connection has ended unexpectedly.
             keep_streams: whether a connection is used again after a stream; a llama.cpp server closes it then.
+            single_use: whether the server ends a connection with each answer, as one in router mode does. Then each
+                question of a check has a connection of its own.
         """
         address = read_url(url)
         self._origin = address.origin
@@ -72,7 +75,8 @@ class Connections:
         self._idle = idle_timeout
         self._admit = admit
         self._on_loss = on_loss
-        self._keep_streams = keep_streams
+        self._keep_streams = keep_streams or single_use
+        self._single_use = single_use
         self._kept: list[Connection] = []
         self._reading: set[EngineAnswer] = set()
         self._room = anyio.Semaphore(_SPARE, fast_acquire=True)
@@ -142,6 +146,11 @@ class Connections:
     async def ask_on(self, connection: Connection, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         """Like `ask`, on a given connection: for the check that admits it."""
         if connection.status and not connection.usable:
+            if self._single_use:
+                async with self._opened() as another:
+                    answer = await _whole(await self._sent(another, method, path, body))
+                another.close()
+                return answer
             raise LinkLost(
                 "the connection was closed during the check of the engine, which needs a single one: let the engine, "
                 "and any proxy in front of it, keep connections open (keep-alive)"
@@ -157,6 +166,10 @@ class Connections:
 
     async def refresh(self, path: str) -> bool:
         """Ask for `path` on every idle connection, which keeps it open. Returns whether all answers were 200."""
+        if self._single_use:
+            # Without a check, by which a router would load a model that it has unloaded.
+            async with self.fresh() as connection:
+                return (await self.ask_on(connection, "GET", path))[0] == 200
         now = asyncio.get_running_loop().time()
         rested = [each for each in self._kept if now - each.idle_since >= _RESTED]
         for connection in rested or [None]:
@@ -267,7 +280,10 @@ class Connections:
         async with self._opened() as connection:
             async with self.in_time("the check of a new connection"):
                 await self._settle(connection)
-            return connection
+            if not self._single_use:
+                return connection
+        connection.close()
+        return await self._connect()
 
     async def _settle(self, connection: Connection) -> None:
         if self._losses == self._settled:

@@ -164,6 +164,23 @@ def list_of(value: object) -> list[object]:
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
+_NAME: Final = 100
+_NAMES: Final = 20
+"""Most characters of a name, and most names, in an error."""
+
+
+def unserved(wanted: str, names: Sequence[str]) -> EngineUnavailable:
+    """The error for a model that the server lacks."""
+    return EngineUnavailable(
+        f"engine.served_model is {wanted!r}, but the server has {listed(names)}: name one of these"
+    )
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names of a server's models, for an error: not all of many, and of each not more than one can read."""
+    return ", ".join(repr(name[:_NAME]) for name in names[:_NAMES]) or "none"
+
+
 def text_of(value: object) -> str | None:
     """A text that an engine reports, or None. Raises `TypeError` for anything else."""
     if value is not None and not isinstance(value, str):

@@ -68,6 +68,7 @@ class EngineClient(Engine, ABC):
         on_loss: Callable[[], None] = lambda: None,
         on_end: Callable[[Timings], None] = lambda timings: None,
         keep_streams: bool = False,
+        single_use: bool = False,
     ) -> None:
         """Ask nothing yet.
 
@@ -78,7 +79,7 @@ class EngineClient(Engine, ABC):
             token_map: the map by which ids are read, until `prove` finds one.
             on_loss: called when a connection has ended unexpectedly, or another engine answers.
             on_end: called with the timings of each generation that has ended.
-            keep_streams: whether a connection is used again after a stream that has ended.
+            keep_streams, single_use: see `Connections`.
         """
         self.url = url.rstrip("/")
         self._token_map = token_map
@@ -92,6 +93,7 @@ class EngineClient(Engine, ABC):
         self._activity: Activity | None = None
         self._on_loss = on_loss
         self._on_end = on_end
+        self._single_use = single_use
         self._proof: Proof | None = None
         self._facts: EngineFacts | None = None
         self.is_replaced = False
@@ -107,6 +109,7 @@ class EngineClient(Engine, ABC):
             admit=self._admit,
             on_loss=on_loss,
             keep_streams=keep_streams,
+            single_use=single_use,
         )
 
     @abstractmethod
@@ -123,7 +126,8 @@ class EngineClient(Engine, ABC):
 
     async def activity(self) -> Activity | None:
         """Like `work`, for the watch over the engine."""
-        self._activity = await self.work()
+        # A router loads the model to answer this, so an idle one is not asked.
+        self._activity = await self.work() if self._is_waited_for or not self._single_use else None
         return self._activity
 
     @property
@@ -143,7 +147,7 @@ class EngineClient(Engine, ABC):
         """Run a proof on a new connection, and check every later one against it. Raises what the proof raises."""
         with self._errors():
             async with self._connections.fresh() as connection, self._connections.in_time("the proof of the token map"):
-                proven = await proof(self._questions_on(connection))
+                proven = await self._proven(proof, self._questions_on(connection))
         self._proof, self._facts, self._token_map = proof, proven.facts, proven.token_map
         self._connections.allow(proven.facts.slots)
         return proven
@@ -255,14 +259,8 @@ class EngineClient(Engine, ABC):
         """Check that the engine on a new connection is the proven one."""
         if self._proof is None or self._facts is None:
             return
-        questions = self._questions_on(connection)
-        # Another process may report the same facts, unless they include what each draws at random at its start.
-        prove = doubted or self._facts.start_marker is None
         try:
-            if prove:
-                same = (await self._proof(questions)).facts == self._facts
-            else:
-                same = await questions.start_marker() == self._facts.start_marker
+            same = await self._is_same(self._questions_on(connection), self._proof, self._facts, doubted=doubted)
         except EngineUnavailable:
             raise
         except EngineRefused as error:
@@ -275,6 +273,26 @@ class EngineClient(Engine, ABC):
         if not same:
             self._note_replaced()
             raise EngineUnavailable(f"the engine at {self.url!r} was replaced; the new one is being checked, try again")
+
+    async def _is_same(self, questions: Provable, proof: Proof, known: EngineFacts, *, doubted: bool) -> bool:
+        # Another process may report the same facts, unless they include what each draws at random at its start.
+        if not doubted and known.start_marker is not None:
+            if await questions.start_marker() == known.start_marker:
+                return True
+            if not self._single_use:
+                return False
+        facts = (await self._proven(proof, questions)).facts
+        if self._single_use:
+            # A router ends the process of a model that is not used, and starts another when it is asked for again.
+            self._facts = known = replace(known, start_marker=facts.start_marker)
+        return facts == known
+
+    async def _proven(self, proof: Proof, questions: Provable) -> Proven:
+        proven = await proof(questions)
+        # Connections of a single use may lead to several processes, one after the other.
+        if self._single_use and await questions.start_marker() != proven.facts.start_marker:
+            raise EngineUnavailable(f"the engine at {self.url!r} was replaced while it was being checked; try again")
+        return proven
 
     def _note_replaced(self) -> None:
         self.is_replaced = True

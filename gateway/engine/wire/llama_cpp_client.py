@@ -9,6 +9,7 @@ Server reference: llama.cpp, tools/server/README.md (`/tokenize`, `/apply-templa
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
+from urllib.parse import quote
 
 from gateway.engine.interface import (
     Activity,
@@ -55,18 +56,28 @@ _FILE: Final = 2**50
 class LlamaCppQuestions(JsonQuestions):
     """Questions to one llama.cpp server."""
 
-    def __init__(self, url: str, ask: Ask, *, keep_reasoning: bool = False) -> None:
-        """`keep_reasoning`: whether templates are asked to show the model's reasoning of earlier turns."""
+    def __init__(self, url: str, ask: Ask, *, served: str | None = None, keep_reasoning: bool = False) -> None:
+        """Ask nothing yet.
+
+        Args:
+            url: the server's.
+            ask: sends one question.
+            served: the model to name in every question, to a server in router mode, which has several; None: to one
+                that has a single model.
+            keep_reasoning: whether templates are asked to show the model's reasoning of earlier turns.
+        """
         super().__init__(url, KIND, ask)
+        self._served = served
         self._keep_reasoning = keep_reasoning
 
     async def facts(self) -> EngineFacts:
         """`GET /props`, `GET /v1/models`, and `POST /tokenize` for what the engine puts before an empty prompt."""
+        # A router loads the model now, if it has not.
         props = await self._get("/props")
         models = await self._get("/v1/models")
         bos = await self._post("/tokenize", {"content": "", "add_special": True})
         with expecting(self._url, KIND):
-            return read_facts(props, models, bos)
+            return read_facts(props, models, bos, self._served)
 
     async def start_marker(self) -> str | None:
         """`GET /props`: see `Provable.start_marker`."""
@@ -164,8 +175,18 @@ class LlamaCppQuestions(JsonQuestions):
         told = table_of((await self._post("/completion", body)).get("timings"))
         return Filled(bounded(told.get("prompt_n"), len(ids)), seconds_of(told.get("prompt_ms")))
 
+    async def _get(self, path: str) -> dict[str, Any]:
+        return await super()._get(self._routed(path))
+
+    async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return await super()._post(path, body if self._served is None else {**body, "model": self._served})
+
+    def _routed(self, path: str) -> str:
+        """The path of a GET: a router reads the model's name from the query there, and from the body of a POST."""
+        return path if self._served is None else f"{path}?model={quote(self._served, safe='')}"
+
     async def _slots(self) -> list[dict[str, Any]]:
-        status, body = await self._ask("GET", "/slots", b"")
+        status, body = await self._ask("GET", self._routed("/slots"), b"")
         if status != 200:
             raise error_of_answer(status, body)
         with expecting(self._url, KIND):
@@ -190,6 +211,7 @@ class LlamaCpp(LlamaCppQuestions, EngineClient):
         api_key: str | None = None,
         idle_timeout: float = 60.0,
         token_map: TokenMap | None = None,
+        served: str | None = None,
         keep_reasoning: bool = False,
         on_loss: Callable[[], None] = lambda: None,
         on_end: Callable[[Timings], None] = lambda timings: None,
@@ -200,7 +222,7 @@ class LlamaCpp(LlamaCppQuestions, EngineClient):
             url, api_key, idle_timeout, on_loss, on_end: see `EngineClient`.
             token_map: the map whose ids are accepted and by which lost ones are recovered, until `prove` finds one;
                 without a map they are only counted.
-            keep_reasoning: see `LlamaCppQuestions`.
+            served, keep_reasoning: see `LlamaCppQuestions`.
         """
         EngineClient.__init__(
             *(self, url),
@@ -209,17 +231,21 @@ class LlamaCpp(LlamaCppQuestions, EngineClient):
             token_map=token_map,
             on_loss=on_loss,
             on_end=on_end,
+            single_use=served is not None,
         )
-        LlamaCppQuestions.__init__(self, self.url, self._ask_anywhere, keep_reasoning=keep_reasoning)
+        LlamaCppQuestions.__init__(self, self.url, self._ask_anywhere, served=served, keep_reasoning=keep_reasoning)
 
     @property
-    def keeper(self) -> SlotKeeper:
-        """This client: its slots can be addressed."""
-        return self
+    def keeper(self) -> SlotKeeper | None:
+        """This client, whose slots can be addressed: they are those of one process, so not behind a router."""
+        return self if self._served is None else None
 
     def _questions(self, ask: Ask) -> LlamaCppQuestions:
-        return LlamaCppQuestions(self.url, ask, keep_reasoning=self._keep_reasoning)
+        return LlamaCppQuestions(self.url, ask, served=self._served, keep_reasoning=self._keep_reasoning)
 
     def _sent(self, request: GenerateRequest) -> Sent:
         stream = CompletionStream(self.url, self._token_map, request, self._facts and self._facts.vocabulary)
-        return Sent("/completion", json.dumps(completion_body(request)).encode(), stream)
+        body = completion_body(request)
+        if self._served is not None:
+            body["model"] = self._served
+        return Sent("/completion", json.dumps(body).encode(), stream)

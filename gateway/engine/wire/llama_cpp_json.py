@@ -5,7 +5,7 @@ nothing.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from gateway.engine.wire.engine_answers import (
     bounded,
     count_of,
     list_of,
+    listed,
     logprob_of,
     messages_of,
     misread,
@@ -32,8 +33,9 @@ from gateway.engine.wire.engine_answers import (
     seconds_of,
     table_of,
     text_of,
+    unserved,
 )
-from gateway.errors import EngineRefused
+from gateway.errors import EngineRefused, EngineUnavailable
 from leaf_sdk.vocab import TokenMap
 from leaf_sdk.vocab.utf8 import cuts_a_character
 
@@ -145,6 +147,7 @@ _SLOTS: Final = 4096
 """Most slots of one engine: a larger number is not believed."""
 _CONTEXT: Final = 2**31
 KIND: Final = "llama.cpp"
+_IN_USE: Final = ("loaded", "loading", "sleeping")
 _RANDOM: Final = re.compile(r"<__media_[0-9A-Za-z]{32}__>")
 """A placeholder that no `LLAMA_MEDIA_MARKER` has fixed for all starts (llama.cpp, tools/server/server-common.cpp)."""
 _TOKEN_TRIGGER = 0
@@ -152,15 +155,20 @@ _TOKEN_TRIGGER = 0
 server."""
 
 
-def read_facts(props: dict[str, Any], models: dict[str, Any], bos: dict[str, Any]) -> EngineFacts:
-    """The facts in the answers of `/props`, `/v1/models`, and `/tokenize` with an empty text."""
-    listed: list[dict[str, Any]] = models.get("data") or [{}]
-    model = listed[0]
+def read_facts(
+    props: dict[str, Any], models: dict[str, Any], bos: dict[str, Any], served: str | None = None
+) -> EngineFacts:
+    """The facts in the answers of `/props`, `/v1/models`, and `/tokenize` with an empty text. `served`: the name of the
+    model, if the server is a router."""
+    has: list[dict[str, Any]] = models.get("data") or [{}]
+    model = has[0] if served is None else next((each for each in has if served in names_of(each)), dict[str, Any]())
+    name = model_name(str(model.get("id") or props.get("model_alias") or "model"))
     meta: dict[str, Any] = model.get("meta") or {}
     settings: dict[str, Any] = props.get("default_generation_settings") or {}
     caps: dict[str, Any] = props.get("chat_template_caps") or {}
     return EngineFacts(
-        model=model_name(str(model.get("id") or props.get("model_alias") or "model")),
+        # A router's names are those that its clients know.
+        model=name if served is None else str(model.get("id") or served),
         model_path=text_of(props.get("model_path")),
         chat_template=str(props.get("chat_template") or ""),
         supports_tools=bool(caps.get("supports_tools")),
@@ -171,6 +179,46 @@ def read_facts(props: dict[str, Any], models: dict[str, Any], bos: dict[str, Any
         bos=tuple(count_of(token, 0, _CONTEXT) for token in bos["tokens"]),
         start_marker=start_marker_of(props),
     )
+
+
+def names_of(model: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of a model in the answer of `/v1/models`, its own first."""
+    return tuple(each for each in (model.get("id"), *list_of(model.get("aliases"))) if isinstance(each, str))
+
+
+def is_router(props: Mapping[str, Any]) -> bool:
+    """Whether `/props` is of a server in router mode (llama.cpp, tools/server/server-models.cpp)."""
+    return props.get("role") == "router"
+
+
+def routed_model(url: str, props: Mapping[str, Any], models: Mapping[str, Any], wanted: str | None) -> str | None:
+    """The model to name in every request to a server in router mode, which starts a process for each of its models;
+    None: the server has a single one.
+
+    Args:
+        url: where it is, for errors.
+        props, models: its answers to `/props` and `/v1/models`, without the name of a model.
+        wanted: `served_model` of `EngineConfig`. Without it, the only model is taken, or the only one that is loaded: a
+            router has room for few at a time.
+
+    Raises:
+        EngineUnavailable: the server lacks the wanted model, or none is named and several could be meant.
+    """
+    has = [model for model in map(table_of, list_of(models.get("data"))) if names_of(model)]
+    names = [names_of(model)[0] for model in has]
+    if wanted is not None:
+        if not any(wanted in names_of(model) for model in has):
+            raise unserved(wanted, names)
+        return wanted if is_router(props) else None
+    if not is_router(props):
+        return None
+    used = [names_of(model)[0] for model in has if table_of(model.get("status")).get("value") in _IN_USE]
+    if len(names) != 1 and len(used) != 1:
+        raise EngineUnavailable(
+            f"the llama-server at {url!r} is in router mode, and its models are {listed(names)}: name one of them "
+            "(engine.served_model), or give each an engine of its own ([engines.NAME])"
+        )
+    return names[0] if len(names) == 1 else used[0]
 
 
 def start_marker_of(props: dict[str, Any]) -> str | None:

@@ -37,6 +37,7 @@ from gateway.engine.wire.engine_answers import (
     model_name,
     table_of,
     text_of,
+    unserved,
 )
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
 from gateway.toolcalls.formats.format import CallTrigger
@@ -84,9 +85,6 @@ affinity."""
 PROGRAMS_PATH: Final = "/scheduling/diagnostics"
 """Where vllm-router says whether it schedules programs: conversations, with the pauses between their requests. See its
 docs/program_scheduling/program-scheduling.md."""
-_NAME: Final = 100
-_NAMES: Final = 20
-"""Most characters of a name, and most names, in an error."""
 _CONTEXT: Final = 2**31
 _DIGITS: Final = 10
 """Most digits of an id."""
@@ -176,8 +174,7 @@ def served_name(models: dict[str, Any], wanted: str | None) -> str:
     """The name by which the model is requested. Raises `EngineUnavailable` if the server lacks the wanted one."""
     names = [str(entry["id"]) for entry in models["data"]]
     if wanted is not None and wanted not in names:
-        listed = ", ".join(repr(name[:_NAME]) for name in names[:_NAMES])
-        raise EngineUnavailable(f"engine.served_model is {wanted!r}, but the server has {listed}: name one of these")
+        raise unserved(wanted, names)
     return wanted or names[0]
 
 

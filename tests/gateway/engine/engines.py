@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
@@ -12,6 +13,8 @@ from anyio.abc import SocketAttribute, SocketStream
 from gateway.engine.interface import Engine, Generated, GenerateRequest, GenerationEnd, GenerationEvent
 from leaf_sdk.vocab import TokenMap
 
+_LATEST = ":latest"
+"""What an alias of a model ends with."""
 HEAD = "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n"
 
 
@@ -52,7 +55,7 @@ class FakeEngine:
         return [path for _, path in self.asked]
 
     async def serve(self, stream: SocketStream) -> None:
-        number = 0
+        number: int | None = None
         held = b""
         async with stream:
             while True:
@@ -68,10 +71,10 @@ class FakeEngine:
                     held += await stream.receive()
                 body, held = held[:length], held[length:]
                 path = head.split(b" ")[1].decode()
-                if not number and path != "/health":
-                    # The first question to an address has a connection of its own, which ends with it.
-                    self._connections += 1
-                    number = self._connections
+                if number is None:
+                    # The first questions to an address, which begin with its health, have a connection of their own.
+                    self._connections += path != "/health"
+                    number = 0 if path == "/health" else self._connections
                 self.asked.append((number, path))
                 await stream.send(self._answer(path, json.loads(body) if body else {}))
                 if path == "/completion":
@@ -119,11 +122,74 @@ class FakeEngine:
 
 
 @dataclass
+class FakeRouter:
+    """Answers as a llama.cpp server in router mode does (tools/server/server-models.cpp): what names a model is passed
+    on to the model's process, and the connection ends with the answer."""
+
+    processes: dict[str, FakeEngine]
+    in_use: list[str] = field(default_factory=list[str])
+    """The models whose processes run."""
+    asked: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
+    """Path, and the model that was named."""
+
+    async def serve(self, stream: SocketStream) -> None:
+        async with stream:
+            head, body = b"", b""
+            while b"\r\n\r\n" not in head:
+                head += await stream.receive()
+            head, _, body = head.partition(b"\r\n\r\n")
+            fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
+            while len(body) < int(fields.get(b"content-length", 0)):
+                body += await stream.receive()
+            method, target = head.split(b" ")[:2]
+            path = urlsplit(target.decode())
+            asked = json.loads(body) if body else {}
+            named = dict(parse_qsl(path.query)) if method == b"GET" else asked
+            answer = self._answer(path.path, named.get("model"), asked)
+            await stream.send(answer.replace(b"\r\n", b"\r\nconnection: close\r\n", 1))
+
+    def _answer(self, path: str, model: str | None, asked: dict[str, Any]) -> bytes:
+        self.asked.append((path, model))
+        if path in ("/health", "/v1/models") or (path == "/props" and model is None):
+            return answered(self._own(path))
+        name = (model or "").removesuffix(_LATEST)
+        if name not in self.processes:
+            why = "model name is missing from the request" if model is None else f"model '{model}' not found"
+            error = {"code": 400, "message": why, "type": "invalid_request_error"}
+            return answered({"error": error}, "400 Bad Request")
+        return self.processes[name]._answer(path, asked)
+
+    def _own(self, path: str) -> dict[str, Any]:
+        if path == "/health":
+            return {"status": "ok"}
+        if path == "/props":
+            settings = {"params": None, "n_ctx": 0}
+            return {"role": "router", "model_path": "none", "default_generation_settings": settings}
+        return {
+            "data": [
+                {
+                    "id": name,
+                    "aliases": [name + _LATEST],
+                    "status": {"value": "loaded" if name in self.in_use else "unloaded"},
+                    **({"meta": {"n_vocab": len(process.token_map)}} if name in self.in_use else {}),
+                }
+                for name, process in self.processes.items()
+            ]
+        }
+
+
+def answered(value: dict[str, Any], status: str = "200 OK") -> bytes:
+    """An answer in JSON."""
+    body = json.dumps(value).encode()
+    return f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+
+
+@dataclass
 class Address:
     """One address and what answers behind it; moving it cuts what is connected, as a forwarder does."""
 
     url: str
-    engine: FakeEngine
+    engine: FakeEngine | FakeRouter
     _streams: list[SocketStream] = field(default_factory=list[SocketStream])
 
     async def cut(self) -> None:
@@ -132,7 +198,7 @@ class Address:
         for stream in streams:
             await stream.aclose()
 
-    async def move(self, engine: FakeEngine) -> None:
+    async def move(self, engine: FakeEngine | FakeRouter) -> None:
         """Have another engine answer."""
         self.engine = engine
         await self.cut()
@@ -160,7 +226,7 @@ async def listening(serve: Callable[[SocketStream], Awaitable[None]]) -> AsyncGe
 
 
 @asynccontextmanager
-async def address_of(engine: FakeEngine) -> AsyncGenerator[Address]:
+async def address_of(engine: FakeEngine | FakeRouter) -> AsyncGenerator[Address]:
     """Let it be reached."""
 
     async def serve(stream: SocketStream) -> None:

@@ -156,7 +156,7 @@ async def saying(answer: bytes | None) -> AsyncGenerator[str]:
 
 
 async def reached(url: str, api_key: str | None = None, seconds: float = 20.0) -> str:
-    return await reach(url, api_key, "llama_cpp", seconds)
+    return (await reach(url, api_key, "llama_cpp", seconds))[0]
 
 
 @each_of(
