@@ -125,9 +125,9 @@ class EngineClient(Engine, ABC):
         """The request for a generation."""
 
     async def activity(self) -> Activity | None:
-        """Like `work`, for the watch over the engine."""
-        # A router loads the model to answer this, so an idle one is not asked.
-        self._activity = await self.work() if self._is_waited_for or not self._single_use else None
+        """Like `work`, for the watch over the engine. An idle one has nothing to make progress with, and is not asked:
+        a llama.cpp server that sleeps, or a router that has unloaded the model, would load it to answer."""
+        self._activity = await self.work() if self._is_waited_for else None
         return self._activity
 
     @property

@@ -301,10 +301,6 @@ class Vllm(VllmQuestions, EngineClient):
         """See `EngineClient.prove`. The template's rendering is proven too, since it consists of ids."""
         return await super().prove(partial(self._whole_proof, proof))
 
-    async def activity(self) -> Activity | None:
-        """See `EngineClient.activity`. An idle server has nothing to make progress with, and does not say that."""
-        return await super().activity() if self._is_waited_for else None
-
     async def apply_template(
         self,
         messages: Sequence[Message],

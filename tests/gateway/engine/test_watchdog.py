@@ -262,8 +262,10 @@ async def test_vllm_that_works_for_others_or_does_not_say_stays_though_a_request
         assert watch.states == [True]
 
 
-async def test_idle_vllm_is_not_asked_for_its_progress(map_file: Path) -> None:
-    engine, watch = Vllm(TINY), Watch()
+@pytest.mark.parametrize("kind", [Vllm, SlowStep])
+async def test_idle_engine_is_not_asked_for_its_progress(map_file: Path, kind: type[SlowStep]) -> None:
+    """A llama.cpp server that sleeps would wake, and one in router mode load the model."""
+    engine, watch = kind(TINY), Watch()
     async with address_of(engine) as address, routed(address.url, map_file, watch) as route:
         asked = engine.asked_slots
         await anyio.sleep(IDLE * 1.5)

@@ -220,7 +220,7 @@ async def test_activity_is_what_the_engine_says_that_it_is_at_work_on() -> None:
 
     async with listening(answer) as url:
         client = LlamaCpp(url)
-        assert await client.activity() == Activity(((0, 3, 5, 2),), prefills=False)
+        assert await client.work() == Activity(((0, 3, 5, 2),), prefills=False)
         await client.aclose()
 
 
@@ -258,6 +258,7 @@ async def test_generation_that_gets_comments_only_waits_longer_while_a_prompt_ma
         # Of comments alone: a silence of this length is nothing on a busy machine.
         monkeypatch.setattr(client, "_idle", idle)
         monkeypatch.setattr(client, "work", tell)
+        monkeypatch.setattr(LlamaCpp, "_is_waited_for", True)
         await client.activity()
         with anyio.fail_after(30), pytest.raises(EngineUnavailable, match=f"only keep-alive comments for {limit} s"):
             await collect(client, GenerateRequest(PROMPT, None, 4))
