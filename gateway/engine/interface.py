@@ -240,7 +240,7 @@ class Provable(Protocol):
         ...
 
     async def start_marker(self) -> str | None:
-        """Ask only for that fact: who reports the same is the same process, and all its facts are."""
+        """Ask only for that fact: who reports the same is the same process, of which the others were asked."""
         ...
 
     async def tokenize(self, text: str, *, specials: bool) -> list[int]:

@@ -21,8 +21,6 @@ BYTES_A_TOKEN: Final = 4
 """Rough average for English and JSON under today's vocabularies."""
 _LONGEST: Final = 65_536
 """Characters of the longest definition that is counted (40 ms); a longer one is estimated."""
-_SEEN: Final = 4096
-"""Definitions that are recognised between two counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,36 +40,37 @@ class DefinitionCosts:
         self._token_map = token_map
         self._known: dict[tuple[str, str], Cost] = {}
         self._seen: dict[tuple[str, int], tuple[Mapping[str, Any], Cost]] = {}
-        """By map and address, definitions and their costs since the last count: each request asks for all."""
+        """By map and address, the definitions that were counted last: each request asks for all. One that is made for
+        a request, under an alias or for one user, is looked up by its text."""
         self._changed = anyio.Event()
         self.sums: Mapping[str, int] = {}
         """Tokens of all definitions of each server's tools, as last counted."""
 
     def of(self, entry: ToolEntry) -> Cost:
         """What this tool costs; an estimate until it has been counted."""
-        # A count in its thread may replace this any time; then what is found here is not for the next request.
-        seen = self._seen
-        key = self._map_id(), id(entry.definition)
-        if key not in seen:
-            if len(seen) >= _SEEN:
-                seen.clear()
-            text = definition_text(entry)
-            seen[key] = entry.definition, self._known.get((key[0], text)) or _estimate(text)
-        return seen[key][1]
+        token_map = self._token_map()
+        map_id = "" if token_map is None else token_map.map_id
+        if (found := self._seen.get((map_id, id(entry.definition)))) is not None:
+            return found[1]
+        text = definition_text(entry)
+        return self._known.get((map_id, text)) or _estimate(text)
 
     def count(self, entries: Iterable[ToolEntry]) -> dict[str, int]:
         """Count new tools, forget removed ones, and return the sum for each server. About 0.6 ms for each new tool."""
         token_map = self._token_map()
+        map_id = "" if token_map is None else token_map.map_id
         known: dict[tuple[str, str], Cost] = {}
+        seen: dict[tuple[str, int], tuple[Mapping[str, Any], Cost]] = {}
         sums: dict[str, int] = {}
         for entry in entries:
             text = definition_text(entry)
-            key = self._map_id(), text
+            key = map_id, text
             cost = self._known.get(key) or _count(text, token_map)
             known[key] = cost
+            # Kept with its address, which would otherwise be another's one day.
+            seen[map_id, id(entry.definition)] = entry.definition, cost
             sums[entry.server] = sums.get(entry.server, 0) + cost.tokens
-        self._known = known
-        self._seen = {}
+        self._known, self._seen = known, seen
         self.sums = sums
         return sums
 
@@ -87,10 +86,6 @@ class DefinitionCosts:
             metrics.defined(await anyio.to_thread.run_sync(self.count, proxy.tools()))
             await counted()
             await self._changed.wait()
-
-    def _map_id(self) -> str:
-        token_map = self._token_map()
-        return "" if token_map is None else token_map.map_id
 
 
 def definition_text(entry: ToolEntry) -> str:

@@ -57,30 +57,36 @@ def test_without_a_map_a_quarter_of_the_bytes_is_the_estimate() -> None:
     assert cost.tokens == -(-len(definition_text(entry(description="ä")).encode()) // 4)
 
 
-def test_definition_is_written_once_between_two_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_definition_that_was_counted_is_not_written_for_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
     monkeypatch.setattr("gateway.proxy.costs.definition_text", lambda each: written.append(each.name) or "0123" * 9)
-    costs, one = DefinitionCosts(Counting), entry()
-    estimated = [costs.of(one) for _ in range(3)]
+    one, token_map = entry(), None
+    costs = DefinitionCosts(lambda: token_map)
+    estimated = costs.of(one)
+    token_map = Counting()
     costs.count([one])
+    written.clear()
     counted = [costs.of(one) for _ in range(3)]
 
-    assert [each.estimated for each in (*estimated, *counted)] == [True] * 3 + [False] * 3
-    # The count itself writes it too.
-    assert written == ["up__echo"] * 3
+    assert (estimated.estimated, counted[0].estimated) == (True, False)
+    assert written == []
+    # Under another map it costs something else.
+    token_map = None
+    assert costs.of(one).estimated
+    assert written == ["up__echo"]
 
 
-def test_definitions_that_are_recognised_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.proxy.costs._SEEN", 2)
-    costs, kept = DefinitionCosts(lambda: None), list[weakref.ref[Marks]]()
-    for _ in range(4):
-        marks = Marks()
-        costs.of(entry(marks=marks))
-        kept.append(weakref.ref(marks))
+def test_definition_that_was_made_for_a_request_is_not_kept() -> None:
+    token_map = Counting()
+    costs, marks = DefinitionCosts(lambda: token_map), Marks()
+    costs.count([entry()])
+    made = costs.of(entry(marks=marks))
+    gone = weakref.ref(marks)
     del marks
     gc.collect()
 
-    assert sum(each() is not None for each in kept) == 2
+    assert not made.estimated
+    assert gone() is None
 
 
 class Marks(dict[str, str]):
