@@ -5,6 +5,7 @@ No name is ever resolved here: what a name points to can change between the chec
 
 import re
 from base64 import b64encode
+from collections.abc import Collection
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final, NamedTuple
@@ -45,10 +46,15 @@ def host_name(netloc: str) -> str | None:
 
 def is_http_url(url: str) -> bool:
     """Whether the text is `http://HOST...` or `https://HOST...` with a usable port, if it names one."""
+    return is_url(url, ("http", "https"))
+
+
+def is_url(url: str, schemes: Collection[str]) -> bool:
+    """Whether the text has one of these schemes, a host, and a usable port, if it names one."""
     try:
         parts = urlsplit(url)
         usable = parts.port is None or parts.port > 0
-        return parts.scheme in {"http", "https"} and usable and bool(ascii_host(parts.hostname or ""))
+        return parts.scheme in schemes and usable and bool(ascii_host(parts.hostname or ""))
     except ValueError:
         return False
 

@@ -37,6 +37,25 @@ ResultForm = Literal["as_sent", "minified", "table"]
 TransportName = Literal["stdio", "http", "bolt-on"]
 
 
+@dataclass(frozen=True, slots=True)
+class TransportKind:
+    """How configurations say that a server is reached in one way."""
+
+    words: tuple[str, ...] = ()
+    """Its names in files of other programs, in lower case and without `-` and `_`."""
+    schemes: tuple[str, ...] = ()
+    """The schemes of a `url` that mean it."""
+
+
+TRANSPORTS: Final[Mapping[TransportName, TransportKind]] = MappingProxyType(
+    {
+        "stdio": TransportKind(words=("stdio",)),
+        "http": TransportKind(words=("http", "streamablehttp", "sse"), schemes=("http", "https")),
+        "bolt-on": TransportKind(),
+    }
+)
+
+
 def _nothing() -> Mapping[str, Any]:
     return MappingProxyType({})
 
@@ -150,7 +169,10 @@ class UpstreamConfig:
         """How the server is reached."""
         if self.manifest is not None:
             return "bolt-on"
-        return "stdio" if self.command is not None else "http"
+        if self.url is None:
+            return "stdio"
+        scheme = self.url.partition(":")[0].lower()
+        return next((name for name, kind in TRANSPORTS.items() if scheme in kind.schemes), "http")
 
 
 CHATML: Final = "chatml"

@@ -15,8 +15,8 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gateway.config.access import ExchangeConfig, build_exchange
-from gateway.config.address import is_http_url, is_secure
-from gateway.config.gateway_config import CALLBACK, ClientCredentials, SignInConfig, UpstreamConfig
+from gateway.config.address import is_http_url, is_secure, is_url
+from gateway.config.gateway_config import CALLBACK, TRANSPORTS, ClientCredentials, SignInConfig, UpstreamConfig
 from gateway.config.overrides import build_overrides
 from gateway.config.programs import check_endpoint, inherited, read_manifest_place, state_of_manifest
 from gateway.config.source import Expander
@@ -290,8 +290,10 @@ def _check_per_user(config: SignInConfig, where: str, headers: Mapping[str, str]
 
 
 def _check_url(url: str, where: str, texts: _Texts) -> str:
-    if not is_http_url(url):
-        raise ConfigError(f"{where}: key 'url': expected http://HOST/... or https://HOST/..., check its spelling")
+    schemes = [scheme for kind in TRANSPORTS.values() for scheme in kind.schemes]
+    if not is_url(url, schemes):
+        expected = " or ".join(f"{scheme}://HOST/..." for scheme in schemes)
+        raise ConfigError(f"{where}: key 'url': expected {expected}, check its spelling")
     parts = urlsplit(url)
     texts.secrets.update(value for key, value in parse_qsl(parts.query) if sounds_secret(key))
     texts.secrets.update(_passwords(url))

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
-from gateway.config.gateway_config import UpstreamConfig
+from gateway.config.gateway_config import TRANSPORTS, TransportName, UpstreamConfig
 from gateway.config.server_entries import ServerReader
 from gateway.config.source import Expander, parse_env_file, read_config_text, read_json
 from gateway.errors import ConfigError
@@ -33,7 +33,6 @@ _TYPE_KEYS = ("type", "transport")
 _TIMEOUT_KEYS: Final = ("timeout", "tool_timeout_sec")
 _OTHER_KEYS = ("command", "args", "env", "envFile", "cwd", "headers", "disabled", "enabled")
 _KNOWN = {*_OTHER_KEYS, *_URL_KEYS, *_TYPE_KEYS, *_TIMEOUT_KEYS}
-_STDIO, _HTTP = {"stdio"}, {"http", "streamablehttp", "sse"}
 _MOST_SECONDS: Final = 3600
 """The largest `timeout` that counts as seconds. Cline and Roo Code write seconds, at most these; Claude Code and Gemini
 CLI write milliseconds. Nobody wants as few milliseconds, so a longer time is the safe reading."""
@@ -115,9 +114,9 @@ def _translate(keys: Mapping[str, Any], where: str, warnings: list[str]) -> dict
     kind = _transport(keys, where)
     url = next((_text(keys[key], f"{where}: key {key!r}") for key in _URL_KEYS if key in keys), None)
     command = _text(keys["command"], f"{where}: key 'command'") if "command" in keys else None
-    if (kind in _HTTP and not url) or (kind in _STDIO and not command):
-        needed = "url" if kind in _HTTP else "command"
-        raise ConfigError(f"{where}: its type is {kind!r}, but it has no {needed!r}: add it, or correct the type")
+    needed, given = ("command", command) if kind == "stdio" else ("url", url)
+    if kind is not None and not given:
+        raise ConfigError(f"{where}: has no {needed!r}, which its type needs: add it, or correct the type")
     return {
         "command": command,
         "url": url,
@@ -145,14 +144,16 @@ def _seconds(keys: Mapping[str, Any], where: str, warnings: list[str]) -> float 
     return given / 1000 if key == "timeout" and given > _MOST_SECONDS else given
 
 
-def _transport(keys: Mapping[str, Any], where: str) -> str | None:
+def _transport(keys: Mapping[str, Any], where: str) -> TransportName | None:
     for key in _TYPE_KEYS:
         if key in keys:
             given = _text(keys[key], f"{where}: key {key!r}")
-            kind = re.sub(r"[-_]", "", given).lower()
-            if kind not in _STDIO | _HTTP:
-                raise ConfigError(f"{where}: key {key!r}: expected 'stdio' or 'http', got {given!r}")
-            return kind
+            word = re.sub(r"[-_]", "", given).lower()
+            for name, kind in TRANSPORTS.items():
+                if word in kind.words:
+                    return name
+            expected = " or ".join(repr(name) for name, kind in TRANSPORTS.items() if kind.words)
+            raise ConfigError(f"{where}: key {key!r}: expected {expected}, got {given!r}")
     return None
 
 
