@@ -44,6 +44,7 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Two workers for each core, since tests wait for other processes half of the time; each takes a gigabyte."""
     return min(2 * (os.cpu_count() or 1), 6)

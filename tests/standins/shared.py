@@ -24,8 +24,11 @@ class Direct:
         self.is_there = True
         self.refused = 0
         """Commands that got no answer."""
+        self.asked = 0
+        """All commands."""
 
     async def execute_command(self, *args: bytes | str | float) -> Any:
+        self.asked += 1
         if not self.is_there:
             self.refused += 1
             raise ConnectionError("away")
