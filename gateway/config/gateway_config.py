@@ -172,7 +172,10 @@ class UpstreamConfig:
         if self.url is None:
             return "stdio"
         scheme = self.url.partition(":")[0].lower()
-        return next((name for name, kind in TRANSPORTS.items() if scheme in kind.schemes), "http")
+        for name, kind in TRANSPORTS.items():
+            if scheme in kind.schemes:
+                return name
+        return "http"
 
 
 CHATML: Final = "chatml"
