@@ -169,16 +169,16 @@ def llama_server(model: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def engine_url() -> Iterator[str]:
-    """One with the packaged model, shared by the tests that only ask it things."""
-    with llama_server(packaged_model()) as url:
+def engine_url(one_layer: Path) -> Iterator[str]:
+    """One with the model of one layer, shared by the tests that only ask it things."""
+    with llama_server(one_layer) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
-def quick_engine_url(one_layer: Path) -> Iterator[str]:
-    """One with the model of one layer."""
-    with llama_server(one_layer) as url:
+def trained_engine_url() -> Iterator[str]:
+    """One with the packaged model, for tests that depend on what a model writes or how long it takes."""
+    with llama_server(packaged_model()) as url:
         yield url
 
 
@@ -203,18 +203,6 @@ def vllm_url(engine_url: str) -> Iterator[str]:
 def old_vllm_url(engine_url: str) -> Iterator[str]:
     """One without the endpoint that takes ids and nothing else."""
     with vllm_wire(engine_url, "--old") as url:
-        yield url
-
-
-@pytest.fixture(scope="session")
-def quick_vllm_url(quick_engine_url: str) -> Iterator[str]:
-    with vllm_wire(quick_engine_url) as url:
-        yield url
-
-
-@pytest.fixture(scope="session")
-def quick_old_vllm_url(quick_engine_url: str) -> Iterator[str]:
-    with vllm_wire(quick_engine_url, "--old") as url:
         yield url
 
 

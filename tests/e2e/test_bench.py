@@ -167,12 +167,12 @@ def test_preset_is_answered_by_a_gateway_and_by_the_real_engine_behind_it(
 
 
 def test_prompt_of_ids_is_passed_on_to_the_engine_that_processes_it(
-    bench: Bench, start_gateway: Callable[..., RunningGateway], engine_url: str
+    bench: Bench, start_gateway: Callable[..., RunningGateway], trained_engine_url: str
 ) -> None:
-    gateway = start_gateway({}, "--engine", engine_url, "--model", str(packaged_model()))
+    gateway = start_gateway({}, "--engine", trained_engine_url, "--model", str(packaged_model()))
     words = ("--preset", "handoff-ids", "--apart", "--requests", "1", "--warmup", "0")
 
-    report, printed = bench(gateway.url, engine_url, *words)
+    report, printed = bench(gateway.url, trained_engine_url, *words)
 
     ours, engine = report["servers"]
     for server in (ours, engine):

@@ -94,11 +94,11 @@ def time_tools(endpoint: str, name: str = "time") -> UpstreamConfig:
 
 @pytest.mark.parametrize("prefix", ["never", "always"])
 async def test_nothing_is_encoded_or_decoded_between_a_call_and_the_splice_of_its_result(
-    engine_url, endpoint, counted, prefix
+    trained_engine_url, endpoint, counted, prefix
 ):
     tool = "get_current_time" if prefix == "never" else "time__get_current_time"
     options = AnswerOptions(ToolChoice.named(tool), 64, Sampling(temperature=0, seed=1), tell_calls=True)
-    config = config_of(engine_url, time_tools(endpoint))
+    config = config_of(trained_engine_url, time_tools(endpoint))
     async with open_services(
         GatewayConfig(upstreams=config.upstreams, engine=config.engine, prefix=prefix)
     ) as services:

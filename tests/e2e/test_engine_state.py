@@ -296,7 +296,7 @@ def test_engine_that_loads_its_model_is_starting_and_then_ready(launch, engine_u
             assert "starting: " in told.status
             assert not gateway.log.events("engine down")
             assert (report["ready"], report["engine"]) == (True, {"state": "ready"})
-            assert "Engine ready: SmolLM2" in gateway.console()
+            assert "Engine ready: one_layer" in gateway.console()
 
 
 def test_truncated_model_is_named_and_used_once_it_is_whole(launch, tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from tests.standins.vllm_wire_over_llama_cpp import ADAPTER, BLOCK, MODEL, POEM
 pytestmark = pytest.mark.engine
 
 KINDS = {
-    "llama_cpp": ("quick_engine_url", 1),
-    "vllm": ("quick_vllm_url", BLOCK),
-    "old_vllm": ("quick_old_vllm_url", BLOCK),
+    "llama_cpp": ("engine_url", 1),
+    "vllm": ("vllm_url", BLOCK),
+    "old_vllm": ("old_vllm_url", BLOCK),
 }
 GREEDY = {"model": "any", "temperature": 0, "seed": 1}
 TOOL = {
@@ -218,9 +218,9 @@ served_model = "poet"
 
 
 def test_adapters_of_one_server_are_models_of_their_own_names(
-    quick_vllm_url: str, start_gateway: Callable[..., RunningGateway], tmp_path: Path
+    vllm_url: str, start_gateway: Callable[..., RunningGateway], tmp_path: Path
 ) -> None:
-    (tmp_path / "codec-gateway.toml").write_text(ADAPTERS.format(url=quick_vllm_url, model=packaged_model()))
+    (tmp_path / "codec-gateway.toml").write_text(ADAPTERS.format(url=vllm_url, model=packaged_model()))
     question: Any = [{"role": "user", "content": "A poem, please."}]
     with start_gateway({}).client() as client:
         listed = {model.id for model in client.models.list()}
@@ -232,9 +232,9 @@ def test_adapters_of_one_server_are_models_of_their_own_names(
 
 
 def test_model_that_a_server_has_not_is_told_with_those_that_it_has(
-    quick_vllm_url: str, start_gateway: Callable[..., RunningGateway], tmp_path: Path
+    vllm_url: str, start_gateway: Callable[..., RunningGateway], tmp_path: Path
 ) -> None:
-    settings = f'[engine]\nurl = "{quick_vllm_url}"\nmodel = "{packaged_model()}"\nserved_model = "painter"\n'
+    settings = f'[engine]\nurl = "{vllm_url}"\nmodel = "{packaged_model()}"\nserved_model = "painter"\n'
     (tmp_path / "codec-gateway.toml").write_text(settings)
     gateway = start_gateway({})
     with gateway.client() as client, pytest.raises(openai.APIStatusError) as refused:

@@ -6,7 +6,7 @@ runs it over the real vLLM.
 
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
 import pytest
@@ -29,6 +29,7 @@ from gateway.toolcalls.formats.registry import ChosenFormat, format_named
 from gateway.toolcalls.schema.spec import validate_call
 from gateway.toolcalls.stream.output_events import Diagnostic
 from leaf_sdk.vocab import TokenMap
+from tests.conftest import vllm_wire
 from tests.standins.issue_calls import CLOCK, END, ISSUES, calls_of, shots, start_of, waiting
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
@@ -42,11 +43,21 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(
-    scope="module", params=[REAL] if REAL.startswith("http") else ["engine_url", "vllm_url", "old_vllm_url"]
-)
-async def ready(request: pytest.FixtureRequest) -> AsyncIterator[ReadyEngine]:
-    url: str = REAL if request.param == REAL else request.getfixturevalue(request.param)
+@pytest.fixture(scope="module", params=[REAL] if REAL.startswith("http") else ["llama_cpp", "vllm", "old_vllm"])
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == REAL:
+        yield REAL
+        return
+    trained: str = request.getfixturevalue("trained_engine_url")
+    if request.param == "llama_cpp":
+        yield trained
+        return
+    with vllm_wire(trained, *(["--old"] if request.param == "old_vllm" else [])) as wire:
+        yield wire
+
+
+@pytest.fixture(scope="module")
+async def ready(url: str) -> AsyncIterator[ReadyEngine]:
     engine = EngineConfig(kind="url", url=url, model=packaged_model(), at_once=2)
     route = EngineRoute(GatewayConfig(engine=engine, tokens=TokensConfig()), lambda up, reason: None)
     async with route.running():
@@ -54,8 +65,8 @@ async def ready(request: pytest.FixtureRequest) -> AsyncIterator[ReadyEngine]:
 
 
 @pytest.fixture
-async def llama_cpp(engine_url: str, model_map: TokenMap) -> AsyncIterator[LlamaCpp]:
-    client = LlamaCpp(engine_url, token_map=model_map)
+async def llama_cpp(trained_engine_url: str, model_map: TokenMap) -> AsyncIterator[LlamaCpp]:
+    client = LlamaCpp(trained_engine_url, token_map=model_map)
     yield client
     await client.aclose()
 

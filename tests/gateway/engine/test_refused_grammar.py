@@ -40,8 +40,8 @@ def _counts_beyond_what_the_engine_takes(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.fixture
-async def ready(engine_url: str, model_map: TokenMap) -> AsyncIterator[ReadyEngine]:
-    engine = LlamaCpp(engine_url, token_map=model_map)
+async def ready(trained_engine_url: str, model_map: TokenMap) -> AsyncIterator[ReadyEngine]:
+    engine = LlamaCpp(trained_engine_url, token_map=model_map)
     facts = await engine.facts()
     template = ChatTemplate(engine, facts, model_map)
     yield ReadyEngine(

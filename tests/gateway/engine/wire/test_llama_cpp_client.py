@@ -18,8 +18,8 @@ TORTURE = "Zürich 東京 😀 ok\n"
 
 
 @pytest.fixture
-async def engine(engine_url: str, model_map: TokenMap) -> AsyncIterator[LlamaCpp]:
-    client = LlamaCpp(engine_url, token_map=model_map)
+async def engine(trained_engine_url: str, model_map: TokenMap) -> AsyncIterator[LlamaCpp]:
+    client = LlamaCpp(trained_engine_url, token_map=model_map)
     yield client
     await client.aclose()
 
