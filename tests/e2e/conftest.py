@@ -258,12 +258,20 @@ def launch(tmp_path: Path) -> Callable[..., AbstractContextManager[tuple[ForkedG
 
 
 @pytest.fixture(scope="session")
-def engine_flags(request: pytest.FixtureRequest) -> list[str]:
-    """Which engine the shared gateway has: the embedded one, or what `ENGINE` names (`make engines-check`)."""
+def trained_flags(request: pytest.FixtureRequest) -> list[str]:
+    """The engine of the README: the embedded one with the packaged model, or what `ENGINE` names (`engines-check`)."""
     if ENGINE == "embedded":
         return ["--engine", "embedded"]
     url: str = request.getfixturevalue("vllm_url") if ENGINE == "vllm" else ENGINE
     return ["--engine", url, "--model", str(packaged_model())]
+
+
+@pytest.fixture(scope="session")
+def engine_flags(request: pytest.FixtureRequest, trained_flags: list[str]) -> list[str]:
+    """The same with the model of one layer where the engine is embedded: its answers come at once, and are nonsense."""
+    if ENGINE != "embedded":
+        return trained_flags
+    return ["--engine", "embedded", "--model", str(request.getfixturevalue("one_layer"))]
 
 
 @pytest.fixture(scope="session")
@@ -273,31 +281,22 @@ def site(
     time_leaf: dict[str, Any],
     plain_time: dict[str, Any],
 ) -> Iterator[RunningGateway]:
-    """The gateway of the README: an embedded engine, a leaf tool and a plain one. Shared by the tests that only ask."""
+    """A gateway with an engine, a leaf tool and a plain one. Shared by the tests that only ask."""
     servers = {"time_leaf": time_leaf, "plain_time": plain_time}
     with running_gateway(tmp_path_factory.mktemp("site"), servers, *engine_flags) as gateway:
         yield gateway
 
 
 @pytest.fixture(scope="session")
-def quick_flags(request: pytest.FixtureRequest) -> list[str]:
-    """`engine_flags` with the model of one layer where the engine is embedded."""
-    if ENGINE != "embedded":
-        flags: list[str] = request.getfixturevalue("engine_flags")
-        return flags
-    return ["--engine", "embedded", "--model", str(request.getfixturevalue("one_layer"))]
-
-
-@pytest.fixture(scope="session")
-def quick_site(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, quick_flags: list[str]
+def trained_site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, trained_flags: list[str]
 ) -> Iterator[RunningGateway]:
-    """One whose model has one layer: its answers come at once, and are nonsense. With `ENGINE`, `site` itself."""
+    """The one of the README, with the packaged model. With `ENGINE`, `site` itself."""
     if ENGINE != "embedded":
         yield request.getfixturevalue("site")
         return
     servers = {name: request.getfixturevalue(name) for name in ("time_leaf", "plain_time")}
-    with running_gateway(tmp_path_factory.mktemp("quick_site"), servers, *quick_flags) as gateway:
+    with running_gateway(tmp_path_factory.mktemp("trained_site"), servers, *trained_flags) as gateway:
         yield gateway
 
 
@@ -309,7 +308,7 @@ def chat(site: RunningGateway) -> Iterator[openai.OpenAI]:
 
 
 @pytest.fixture(scope="session")
-def quick_chat(quick_site: RunningGateway) -> Iterator[openai.OpenAI]:
-    """The same of the one whose model has one layer."""
-    with quick_site.client() as client:
+def trained_chat(trained_site: RunningGateway) -> Iterator[openai.OpenAI]:
+    """The same of the one with the packaged model."""
+    with trained_site.client() as client:
         yield client

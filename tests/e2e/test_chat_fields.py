@@ -14,11 +14,6 @@ DRAWN = {**ASKED, "temperature": 1.5, "max_tokens": 8, "extra_body": {"gateway_t
 SEEDS = range(1, 5)
 
 
-@pytest.fixture(scope="module")
-def chat(quick_chat):
-    return quick_chat
-
-
 def texts_of(answer):
     return [choice.message.content for choice in answer.choices]
 

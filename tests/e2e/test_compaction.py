@@ -21,11 +21,11 @@ TAIL = 100
 def site(
     tmp_path_factory: pytest.TempPathFactory,
     run_gateway: Callable[..., AbstractContextManager[Any]],
-    quick_flags: list[str],
+    engine_flags: list[str],
 ) -> Iterator[Any]:
     """One with a small context, in which a summary is short."""
     env = {"CODEC_GATEWAY_ENGINE__CONTEXT": "2048"}
-    with run_gateway(tmp_path_factory.mktemp("small"), {}, *quick_flags, env=env) as gateway:
+    with run_gateway(tmp_path_factory.mktemp("small"), {}, *engine_flags, env=env) as gateway:
         yield gateway
 
 

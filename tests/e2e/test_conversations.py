@@ -29,16 +29,6 @@ TOOL = {
 CHOICES = ("required", "none", "required", "required", "none", "required", "none", "none")
 
 
-@pytest.fixture(scope="module")
-def site(quick_site: Any) -> Any:
-    return quick_site
-
-
-@pytest.fixture(scope="module")
-def chat(quick_chat: openai.OpenAI) -> openai.OpenAI:
-    return quick_chat
-
-
 def as_it_came(message: dict[str, Any]) -> dict[str, Any]:
     return message
 

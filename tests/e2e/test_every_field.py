@@ -88,16 +88,6 @@ ASKED: dict[str, Any] = {"audio": {"voice": "a"}, "echo": True, "logprobs": 1}
 
 
 @pytest.fixture(scope="module")
-def site(quick_site: Any) -> Any:
-    return quick_site
-
-
-@pytest.fixture(scope="module")
-def chat(quick_chat: Any) -> Any:
-    return quick_chat
-
-
-@pytest.fixture(scope="module")
 def http(site: Any, chat: Any) -> Iterator[httpx2.Client]:
     headers = {"authorization": f"Bearer {chat.api_key}"}
     with httpx2.Client(base_url=site.url, headers=headers, timeout=240) as client:

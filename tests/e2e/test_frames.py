@@ -23,6 +23,11 @@ PARIS = [{"role": "user", "content": "What time is it in Paris?"}]
 
 
 @pytest.fixture(scope="module")
+def site(trained_site):
+    return trained_site
+
+
+@pytest.fixture(scope="module")
 def client(site):
     with httpx2.Client(base_url=site.url, timeout=240) as client:
         yield client

@@ -16,6 +16,11 @@ pytestmark = pytest.mark.anyio
 CALLS = {"time_leaf__get_current_time": {"timezone": "Europe/Paris"}, "plain_time__get_time": {"city": "Tokyo"}}
 
 
+@pytest.fixture(scope="module")
+def site(trained_site):
+    return trained_site
+
+
 @asynccontextmanager
 async def mcp_client(url: str, mode: str = "auto", **headers: str) -> AsyncGenerator[Client]:
     with anyio.fail_after(60):

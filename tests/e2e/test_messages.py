@@ -136,15 +136,15 @@ def client_of(site: Any) -> Iterator[anthropic.Anthropic]:
 
 
 @pytest.fixture(scope="module")
-def client(quick_site: Any) -> Iterator[anthropic.Anthropic]:
-    with client_of(quick_site) as client:
+def client(site: Any) -> Iterator[anthropic.Anthropic]:
+    with client_of(site) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def trained(site: Any) -> Iterator[anthropic.Anthropic]:
+def trained(trained_site: Any) -> Iterator[anthropic.Anthropic]:
     """For what needs a call whose text ends soon."""
-    with client_of(site) as client:
+    with client_of(trained_site) as client:
         yield client
 
 

@@ -39,6 +39,16 @@ def clock_in(text: str) -> str:
 
 
 @pytest.fixture(scope="module")
+def site(trained_site):
+    return trained_site
+
+
+@pytest.fixture(scope="module")
+def chat(trained_chat):
+    return trained_chat
+
+
+@pytest.fixture(scope="module")
 def leaf_answer(chat) -> dict[str, Any]:
     """Answered through the tool that ships ids."""
     answer = chat.chat.completions.create(

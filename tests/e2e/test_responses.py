@@ -38,7 +38,7 @@ EACH = len(CHOICES) if IN_FULL else 5
 def chat(
     tmp_path_factory: pytest.TempPathFactory,
     run_gateway: Callable[..., AbstractContextManager[RunningGateway]],
-    quick_flags: list[str],
+    engine_flags: list[str],
     server: Callable[..., dict[str, Any]],
 ) -> Iterator[openai.OpenAI]:
     """The client of a gateway with one tool, whose argument is one of two cities."""
@@ -46,7 +46,7 @@ def chat(
     clock = server("clock")
     ours = {**clock, "args": [*clock["args"], str(folder / "calls")]}
     env = {"CODEC_GATEWAY_PREFIX": "always"}
-    with run_gateway(folder, {"ours": ours}, *quick_flags, env=env) as gateway, gateway.client() as client:
+    with run_gateway(folder, {"ours": ours}, *engine_flags, env=env) as gateway, gateway.client() as client:
         yield client
 
 

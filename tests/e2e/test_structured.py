@@ -17,11 +17,6 @@ SHORT = ("an enum of every type", TAGGED, "a scalar at the root", "all of bounds
 """Of these the model comes to an end."""
 
 
-@pytest.fixture(scope="module")
-def chat(quick_chat):
-    return quick_chat
-
-
 class Step(BaseModel):
     kind: Literal["walk", 'say "meow"']
     count: int
