@@ -126,7 +126,8 @@ class VllmQuestions(JsonQuestions):
     async def takes_ids(self) -> bool:
         """Whether it has the endpoint that takes only ids (`--enable-scale-out`)."""
         status, _ = await self._ask("POST", IDS_PATH, b"{}")
-        return status not in (404, 405)
+        # Without the flag, newer servers forbid it (403) and older ones do not have it.
+        return status not in (403, 404, 405, 501)
 
     async def tokenize(self, text: str, *, specials: bool) -> list[int]:
         """`POST /tokenize`, without BOS. Special tokens are always read, whatever `specials` says."""
