@@ -212,6 +212,8 @@ class GenerationEnd:
     """The slot in which it ran, as reported by the engine."""
     reported: bool = True
     """Whether the engine reported the end and its timings; False: it sent the whole answer, but not that."""
+    tells_cache: bool = True
+    """Whether it said how much of the prompt it had cached; False: the timings count all of it as processed."""
     repaired: int = 0
     """Ids that the stream lost and that were recovered from the bytes."""
     ambiguous: int = 0
@@ -221,6 +223,11 @@ class GenerationEnd:
 
     padded: int = 0
     """Ids that the map does not have, and that have no text: those beyond the tokenizer's in a padded vocabulary."""
+
+    @property
+    def known(self) -> Timings | None:
+        """The timings, if the engine reported them whole."""
+        return self.timings if self.reported and self.tells_cache else None
 
     @classmethod
     def unreported(cls, generated: int) -> Self:

@@ -35,19 +35,21 @@ ENVIRONMENT = {
     "VLLM_WORKER_MULTIPROC_METHOD": "fork",
 }
 FLAGS = [
-    *("--host", "127.0.0.1", "--port", str(PORT), "--served-model-name", "smol", "--enable-scale-out"),
-    *("--enforce-eager", "--max-model-len", "2048", "--max-num-seqs", "4", "--enable-prompt-tokens-details"),
+    *("--host", "127.0.0.1", "--port", str(PORT), "--served-model-name", "smol"),
+    *("--enforce-eager", "--max-model-len", "2048", "--max-num-seqs", "4"),
 ]
+OURS = ("--enable-scale-out", "--enable-prompt-tokens-details")
+"""The flags that our documentation asks for."""
 GREEDY = Sampling(temperature=0)
 
 
 @contextmanager
-def server() -> Iterator[str]:
+def server(*flags: str) -> Iterator[str]:
     """The address of a vLLM server that is ready."""
     if url := os.environ.get("URL"):
         yield url
         return
-    command = [str(FOLDER / "venv/bin/vllm"), "serve", str((FOLDER / "model").resolve()), *FLAGS]
+    command = [str(FOLDER / "venv/bin/vllm"), "serve", str((FOLDER / "model").resolve()), *FLAGS, *flags]
     started = perf_counter()
     with (
         (FOLDER / "server.log").open("w") as log,
@@ -63,6 +65,7 @@ def server() -> Iterator[str]:
             yield url
         finally:
             process.terminate()
+            process.wait()
 
 
 def say(what: str, value: object) -> None:
@@ -83,6 +86,11 @@ async def collect(ready: ReadyEngine, request: GenerateRequest) -> tuple[list[in
     raise AssertionError("no end")
 
 
+def cached(end: GenerationEnd) -> int | str:
+    """How many ids the server found in its cache."""
+    return "not told" if end.known is None else end.known.cache_n
+
+
 async def figures(url: str) -> None:
     """What the adapter finds."""
     config = GatewayConfig(engine=EngineConfig(kind="url", url=url, model=packaged_model()), tokens=TokensConfig())
@@ -95,14 +103,12 @@ async def figures(url: str) -> None:
         held: list[int] = ready.token_map.encode("One two three four five six seven eight nine. " * 30)
         for turn in range(3):
             ids, end = await collect(ready, GenerateRequest(held, None, 48, GREEDY, grammar="root ::= [a-zA-Z ]+"))
-            say(
-                f"turn {turn + 1}: prompt ids, cached ids, generated", f"{len(held)}, {end.timings.cache_n}, {len(ids)}"
-            )
+            say(f"turn {turn + 1}: prompt ids, cached ids, generated", f"{len(held)}, {cached(end)}, {len(ids)}")
             held += [*(ids if end.ended_by is None else ids[:-1]), *ready.token_map.encode("\nAnd again, please.\n")]
         fresh = salt_of(token_urlsafe(), "eve")
         for name, salt in (("another salt", fresh), ("the same salt again", fresh)):
             _, end = await collect(ready, GenerateRequest(held, None, 1, GREEDY, salt=salt))
-            say(f"{name}: cached ids of {len(held)}", end.timings.cache_n)
+            say(f"{name}: cached ids of {len(held)}", cached(end))
         text = "Zürich 東京 😀 ok"
         ids, end = await collect(ready, GenerateRequest(held[:40], None, 64, GREEDY, grammar=f'root ::= "{text}"'))
         written = ready.token_map.decode(ids if end.ended_by is None else ids[:-1])
@@ -134,7 +140,10 @@ def running(url: str) -> float:
 def main() -> int:
     """Run all of it."""
     tags.main()
+    say("as it starts without flags of ours", "")
     with server() as url:
+        anyio.run(figures, url)
+    with server(*OURS) as url:
         anyio.run(figures, url)
         with router(url, policy="cache_aware") as routed:
             say("behind vllm-router", routed)

@@ -127,7 +127,7 @@ class Completer:
                     "gen_ai.usage.cache_read.input_tokens": finished.cached_ids,
                 }
             )
-        if run.end is not None and run.end.reported:
+        if run.end is not None and run.end.known is not None:
             self._metrics.request_answered(prompt=finished.prompt_ids, cached=finished.cached_ids)
         self._count(run)
         return finished
@@ -190,10 +190,11 @@ class _Completion:
         prompt = len(self._prompt.ids)
         self.end = end and replace(end, timings=end.timings.within(prompt))
         self.seconds = time.perf_counter() - self._started
-        timings = place.shown(self.end.timings) if self.end and self.end.reported and place else None
+        timings = place.shown(self.end.known) if self.end and self.end.known and place else None
         await self._emit(self._stats(timings))
         reason: FinishReason = "stop" if self.end is None or self.end.reason == "stop" else "length"
-        finished = Finished(reason, prompt, timings.cache_n if timings else 0, len(self._ids))
+        cached = timings.cache_n if timings else 0
+        finished = Finished(reason, prompt, cached, len(self._ids), stop=self._stop.found)
         await self._emit(finished)
         return finished
 

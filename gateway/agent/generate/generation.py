@@ -213,9 +213,9 @@ class Generation:
         conversation, output = self._conversation, self._output
         timings = None
         # An engine that was cut off at the limit reported nothing.
-        if end is not None and end.reported and place is not None:
+        if end is not None and end.known is not None and place is not None:
             # After a move the new engine's prompt included ids of this answer; only the part before is the prompt.
-            timings = place.shown(end.timings).within(output.prompt)
+            timings = place.shown(end.known).within(output.prompt)
         prefilled = 0
         if timings is not None:
             # `+ 1`: the last id that was held may not be counted. If the slot is lost, so is what was prefilled.
@@ -259,8 +259,8 @@ class Generation:
             ttft=self._ttft,
             seconds=seconds,
         )
-        if self._conversation.guessed and not self._moved:
-            self._metrics.guess_judged(right=end.timings.cache_n >= self._conversation.held)
+        if self._conversation.guessed and not self._moved and end.known is not None:
+            self._metrics.guess_judged(right=end.known.cache_n >= self._conversation.held)
 
 
 # How long what a generation leaves in the engine's cache will be needed: as long as its tools usually take.

@@ -66,7 +66,8 @@ class Place:
             answered: whether it has given an id.
         """
         reported = end is not None and end.reported
-        cached = end.timings.cache_n if end is not None and reported else None
+        known = None if end is None else end.known
+        cached = None if known is None else known.cache_n
         self.slot.holds(ids, at_rest=reported, answered=answered or end is not None, prompt=prompt, cached=cached)
 
     def shown(self, timings: Timings) -> Timings:

@@ -84,7 +84,7 @@ class EngineClient(Engine, ABC):
         self.url = url.rstrip("/")
         self._token_map = token_map
         self._idle = idle_timeout
-        self._padded = False
+        self._padded = self._cache_untold = False
         """Whether it was logged that the engine's vocabulary is padded."""
         self._running = 0
         """Generations that run."""
@@ -202,6 +202,13 @@ class EngineClient(Engine, ABC):
                         self._padded = True
                         log.warning(
                             "the model wrote ids that only its padded vocabulary has; they have no text", url=self.url
+                        )
+                    if not (end.tells_cache or self._cache_untold):
+                        self._cache_untold = True
+                        log.warning(
+                            "the engine does not say what it had cached, so no figures of its cache are shown; "
+                            "vLLM says it if started with --enable-prompt-tokens-details",
+                            url=self.url,
                         )
                     self._on_end(end.timings)
                     yield end

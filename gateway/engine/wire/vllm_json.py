@@ -374,12 +374,12 @@ class GenerateStream(EventReader):
         by_id = reason == "stop" and choice.get("stop_reason") in (None, self._last)
         # The answer is whole, whatever the reason: one that we don't know doesn't take it away.
         known: Literal["stop", "length"] = "length" if reason == "length" else "stop"
-        return GenerationEnd(known, self._last if by_id else None, self._timings(), padded=self.padded)
-
-    def _timings(self) -> Timings:
-        cached = bounded(table_of(self._usage.get("prompt_tokens_details")).get("cached_tokens"), self._prompt)
+        told = table_of(self._usage.get("prompt_tokens_details")).get("cached_tokens")
+        cached = bounded(told, self._prompt)
         # The server does not report times.
-        return Timings(self._prompt - cached, cached, self._given, 0.0, 0.0)
+        timings = Timings(self._prompt - cached, cached, self._given, 0.0, 0.0)
+        by = self._last if by_id else None
+        return GenerationEnd(known, by, timings, tells_cache=told is not None, padded=self.padded)
 
 
 def _joined(events: Sequence[Generated]) -> Generated:

@@ -115,7 +115,6 @@ class FrameReply:
         """`prompt_ids`: sent in the first frame. `regions`: puts the ids of calls apart; None: they stay in `ids`."""
         self._prompt = tuple(prompt_ids)
         self._regions = regions
-        self._cut = False
 
     def feed(self, event: AgentEvent) -> list[Frame]:
         """Frames for one event, in the order of the context."""
@@ -141,8 +140,6 @@ class FrameReply:
             case CallClosed():
                 return [Frame(tool_calls=(_call(event),))]
             case GenerationFinished():
-                # The engine's timings are missing if a stop string ended the generation.
-                self._cut = event.timings is None
                 return self._open_region()
             case Finished():
                 return [self._last(event)]
@@ -153,7 +150,7 @@ class FrameReply:
         return [] if self._regions is None else self._regions.flush()
 
     def _last(self, finished: Finished) -> Frame:
-        reason = "stop_sequence" if finished.reason == "stop" and self._cut else _REASONS[finished.reason]
+        reason = "stop_sequence" if finished.stop is not None else _REASONS[finished.reason]
         usage = Usage(finished.prompt_ids, finished.completion_ids, finished.cached_ids)
         return Frame(done=True, finish_reason=reason, extras=Extras(usage=usage))
 

@@ -306,10 +306,15 @@ async def test_figures_of_a_completion_are_what_the_engine_reported_within_the_p
     assert figure(stage, "codec_generation_reused_ids_total") == 2 * prompt
 
 
-async def test_answer_without_a_report_counts_for_nothing(open_stage):
+@pytest.mark.parametrize(
+    "told",
+    [GenerationEnd.unreported(1), GenerationEnd("length", None, Timings(9, 0, 1, 0.5, 0.25), tells_cache=False)],
+    ids=["nothing of the end", "nothing of the cache"],
+)
+async def test_answer_without_a_report_counts_for_nothing(open_stage, told):
     async def end(prompt: list[int], most: int):
         yield Generated((5,))
-        yield GenerationEnd.unreported(1)
+        yield told
 
     async with open_stage("") as stage:
         stage.engine._events = end

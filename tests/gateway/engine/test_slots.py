@@ -451,8 +451,8 @@ async def test_salt_is_each_principal_s_own_and_all_that_it_finds_is_told() -> N
         assert place.salt is None
 
 
-def ending(cached: int, *, reported: bool = True) -> GenerationEnd:
-    return GenerationEnd("stop", 9, timings(cached, 1), reported=reported)
+def ending(cached: int, *, reported: bool = True, tells_cache: bool = True) -> GenerationEnd:
+    return GenerationEnd("stop", 9, timings(cached, 1), reported=reported, tells_cache=tells_cache)
 
 
 @pytest.mark.parametrize(
@@ -462,6 +462,7 @@ def ending(cached: int, *, reported: bool = True) -> GenerationEnd:
         (ending(40), False, True, True, (40, 46)),
         # It sent the whole answer, but not how it ended.
         (ending(40, reported=False), False, False, True, (46,)),
+        (ending(0, tells_cache=False), True, True, True, (46,)),
         (None, True, False, True, (46,)),
         (None, False, False, False, ()),
     ],

@@ -127,10 +127,15 @@ async def test_no_more_is_told_as_cached_than_the_prompt_has(open_stage):
     assert finished == Finished("length", prompt, prompt, 1)
 
 
-async def test_generation_whose_end_the_engine_did_not_report_has_no_timings(open_stage):
+@pytest.mark.parametrize(
+    "told",
+    [GenerationEnd.unreported(1), GenerationEnd("length", None, Timings(9, 0, 1, 0.5, 0.25), tells_cache=False)],
+    ids=["nothing of the end", "nothing of the cache"],
+)
+async def test_generation_whose_figures_the_engine_did_not_report_has_none(open_stage, told):
     async def end(prompt: list[int], most: int):
         yield Generated((TINY.encode("a")[0],))
-        yield GenerationEnd.unreported(1)
+        yield told
 
     async with open_stage("") as stage:
         stage.engine._events = end

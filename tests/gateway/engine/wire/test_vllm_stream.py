@@ -55,6 +55,17 @@ def test_ids_come_as_they_are_and_the_end_behind_its_account() -> None:
     assert (end.timings.prompt_n, end.timings.cache_n, end.timings.generated_n) == (2, 8, 3)
 
 
+@pytest.mark.parametrize("told", [{}, {"prompt_tokens_details": None}, {"prompt_tokens_details": {}}])
+def test_server_that_does_not_say_what_it_had_cached_has_not_said_that_it_was_nothing(told: dict[str, Any]) -> None:
+    *_, nothing = read(ids(1, reason="stop"), usage(0), DONE)
+    *_, end = read(ids(1, reason="stop"), line({"choices": [], "usage": {"prompt_tokens": 10, **told}}), DONE)
+
+    assert isinstance(nothing, GenerationEnd)
+    assert isinstance(end, GenerationEnd)
+    assert nothing.known == nothing.timings
+    assert (end.known, end.reported, end.timings.prompt_n) == (None, True, 10)
+
+
 def test_ids_of_one_read_are_one_event_where_that_is_wanted() -> None:
     assert read(ids(1), ids(2), gather=True) == [Generated((1, 2))]
 

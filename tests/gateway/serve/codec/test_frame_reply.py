@@ -14,11 +14,8 @@ TINY = tiny_map()
 START, END = 1000, 1001
 
 
-def stats(*, cut: bool = False) -> GenerationFinished:
-    from gateway.engine.interface import Timings
-
-    timings = None if cut else Timings(1, 0, 1, 0.0, 0.0)
-    return GenerationFinished(1, 1, 0, 0, 0, 0, timings, 0.0, guessed=False)
+def stats() -> GenerationFinished:
+    return GenerationFinished(1, 1, 0, 0, 0, 0, None, 0.0, guessed=False)
 
 
 def context_of(frames: list[Frame]) -> list[int]:
@@ -51,12 +48,10 @@ def test_answer_with_a_tool_gives_the_context_in_order_and_done_once():
 
 
 def test_stop_string_and_length_limit_are_told_apart():
-    cut, whole = FrameReply(), FrameReply()
-    cut.feed(stats(cut=True))
-    whole.feed(stats())
+    ends = (Finished("stop", 1, 0, 1, stop="."), Finished("stop", 1, 0, 1), Finished("length", 1, 0, 1))
+    reasons = [FrameReply().feed(end)[0].finish_reason for end in ends]
 
-    assert cut.feed(Finished("stop", 1, 0, 1))[0].finish_reason == "stop_sequence"
-    assert whole.feed(Finished("length", 1, 0, 1))[0].finish_reason == "length"
+    assert reasons == ["stop_sequence", "eos_token", "length"]
 
 
 def test_failure_is_a_last_frame_that_says_why_without_line_breaks():
