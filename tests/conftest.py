@@ -201,7 +201,7 @@ def vllm_url(engine_url: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def old_vllm_url(engine_url: str) -> Iterator[str]:
-    """One without the endpoint that takes ids and nothing else."""
+    """One that forbids the endpoint which takes ids and nothing else."""
     with vllm_wire(engine_url, "--old") as url:
         yield url
 

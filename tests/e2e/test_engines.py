@@ -86,8 +86,9 @@ def test_result_is_spliced_behind_ids_that_the_engine_holds(
     asked: Any = [{"role": "user", "content": "What time is it in Paris?"}]
     answer: Any = client.chat.completions.create(messages=asked, tool_choice=named, max_tokens=80, **GREEDY)
 
-    first, second = answer.codec["turns"]
-    (result,) = answer.codec["tool_results"]
+    # What the model does with the result is its own affair.
+    first, second, *_ = answer.codec["turns"]
+    result, *_ = answer.codec["tool_results"]
     assert (result["name"], result["source"], result["is_error"]) == (tool, source, False)
     assert second["reinjected"][source] == result["ids"] > 0
     assert second["held"] == first["prompt_n"] + first["cache_n"] + first["generated"]

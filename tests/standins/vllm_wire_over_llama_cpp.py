@@ -3,7 +3,7 @@
 `python -m tests.standins.vllm_wire_over_llama_cpp LLAMA_URL MODEL.gguf [--old]` prints its address. The ids, the
 template and the cache's numbers are llama.cpp's; what is vLLM's alone is played: whole blocks of 16 ids, salts (by
 slots that are kept apart), errors under HTTP 200, structural tags (as lazy grammars; those that the gateway writes, no
-others). `--old`: without `/inference/v1/generate`. Its requests and answers
+others). `--old`: as without `--enable-scale-out`. Its requests and answers
 are held against vLLM's own OpenAPI document (`tests/third_party/vllm`).
 """
 
@@ -61,7 +61,8 @@ class StandIn:
             Route("/v1/completions", self.completions, methods=["POST"]),
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
         ]
-        return found if self.old else [*found, Route("/inference/v1/generate", self.generate, methods=["POST"])]
+        generate = self.forbidden if self.old else self.generate
+        return [*found, Route("/inference/v1/generate", generate, methods=["POST"])]
 
     async def health(self, request: Request) -> Response:
         return Response()
@@ -93,6 +94,9 @@ class StandIn:
 
     async def detokenize(self, request: Request) -> Response:
         return JSONResponse({"prompt": self.token_map.decode((await request.json())["tokens"])})
+
+    async def forbidden(self, request: Request) -> Response:
+        return _refused("Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out.", 403)
 
     async def generate(self, request: Request) -> Response:
         asked = await request.json()

@@ -8,7 +8,7 @@ Reference: vLLM 0.32, vllm/entrypoints/serve/tokenize/protocol.py.
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
@@ -33,6 +33,7 @@ from gateway.engine.wire.vllm_json import (
     IDS_PATH,
     KIND,
     PROGRAMS_PATH,
+    RENDER_PATH,
     SESSION_HEADER,
     GenerateStream,
     ShownTemplate,
@@ -43,7 +44,7 @@ from gateway.engine.wire.vllm_json import (
     schedules_programs,
     served_name,
 )
-from gateway.errors import EngineRefused, EngineUnavailable, MapDiffers
+from gateway.errors import EngineError, EngineRefused, EngineUnavailable, MapDiffers
 from gateway.observe.logs import get_logger
 from leaf_sdk.vocab import TokenMap
 
@@ -68,6 +69,7 @@ _TURNS: Final[tuple[Message, ...]] = (
     {"role": "assistant", "content": "", "reasoning": ".", "reasoning_content": ".", "tool_calls": [_CALL]},
     {"role": "tool", "content": "-", "tool_call_id": _CALL["id"], "name": _NAME},
 )
+_QUESTION: Final[dict[str, Any]] = {"messages": _TURNS[:1]}
 _KEPT_REASONING: Final[Options] = {
     "preserve_thinking": True,
     "clear_thinking": False,
@@ -94,6 +96,8 @@ class VllmQuestions(JsonQuestions):
         self._at_once = at_once
         self._wanted = served
         self._keep_reasoning = keep_reasoning
+        self.effort_is_field = False
+        """What `takes_effort_as_field` has found."""
 
     async def facts(self) -> EngineFacts:
         """`GET /v1/models` and `/metrics`, what the engine puts before an empty prompt, what its template shows, and
@@ -129,6 +133,19 @@ class VllmQuestions(JsonQuestions):
         # Without the flag, newer servers forbid it (403) and older ones do not have it.
         return status not in (403, 404, 405, 501)
 
+    async def takes_effort_as_field(self) -> bool:
+        """Whether the effort of reasoning counts only as a field of a chat (`POST /v1/chat/completions/render`).
+
+        From 0.33 on it does with gpt-oss, which vLLM renders by code of its own instead of by the template.
+        """
+        low, high = [{**_QUESTION, "chat_template_kwargs": {"reasoning_effort": effort}} for effort in ("low", "high")]
+        try:
+            if await self._ids(low) != await self._ids(high):
+                return False
+            return await self._rendered_chat(_QUESTION, "low") != await self._rendered_chat(_QUESTION, "high")
+        except EngineError:
+            return False
+
     async def tokenize(self, text: str, *, specials: bool) -> list[int]:
         """`POST /tokenize`, without BOS. Special tokens are always read, whatever `specials` says."""
         del specials
@@ -161,12 +178,23 @@ class VllmQuestions(JsonQuestions):
         told = {**(_KEPT_REASONING if self._keep_reasoning else {}), **(options or {})}
         if told:
             body["chat_template_kwargs"] = told
+        effort = told.get("reasoning_effort")
+        if self.effort_is_field and isinstance(effort, str):
+            # An effort that the server does not know has no effect, as with a template.
+            with suppress(EngineRefused):
+                return await self._rendered_chat(body, effort)
         return await self._ids(body)
 
     async def _ids(self, body: dict[str, Any]) -> list[int]:
         answer = await self._post("/tokenize", body)
         with expecting(self._url, KIND):
             return [count_of(token, 0, IDS - 1) for token in answer["tokens"]]
+
+    async def _rendered_chat(self, body: Mapping[str, Any], effort: str) -> list[int]:
+        # Without a choice of tools it asks how calls are to be parsed.
+        answer = await self._post(RENDER_PATH, {**body, "tool_choice": "none", "reasoning_effort": effort})
+        with expecting(self._url, KIND):
+            return [count_of(token, 0, IDS - 1) for token in answer["token_ids"]]
 
     async def _shown(self) -> ShownTemplate:
         """The template if the server shows it (`--enable-tokenizer-info-endpoint`), otherwise a rendering by it."""
@@ -339,6 +367,7 @@ class Vllm(VllmQuestions, EngineClient):
         asked = questions if isinstance(questions, VllmQuestions) else self
         await check_rendering(asked, proven)
         self._served, self._takes_ids = await asked.model(), await asked.takes_ids()
+        self.effort_is_field = await asked.takes_effort_as_field()
         return proven
 
     def _questions(self, ask: Ask) -> VllmQuestions:

@@ -79,6 +79,7 @@ def _piece(found: re.Match[str]) -> str:
 KIND: Final = "vLLM"
 IDS_PATH: Final = "/inference/v1/generate"
 COMPLETIONS_PATH: Final = "/v1/completions"
+RENDER_PATH: Final = "/v1/chat/completions/render"
 SESSION_HEADER: Final = "x-session-id"
 """The header by which routers keep a conversation on one server: vllm-router's `consistent_hash`, llm-d's session
 affinity."""

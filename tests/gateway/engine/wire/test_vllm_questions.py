@@ -156,6 +156,57 @@ async def test_endpoint_for_ids_is_there_if_it_complains_of_an_empty_request(
         assert server.asked == [("POST", "/inference/v1/generate", {})]
 
 
+def harmony(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+    """A server that renders by itself, and reads the effort in the field of a chat alone."""
+    if path != "/v1/chat/completions/render":
+        return answers(path, body)
+    known = {"low": 6, "high": 7}
+    effort = body["reasoning_effort"]
+    return (200, {"token_ids": [known[effort]]}) if effort in known else (400, {"error": {"message": "no such effort"}})
+
+
+def template(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+    """One whose template reads it."""
+    given = body.get("chat_template_kwargs", {}).get("reasoning_effort")
+    return (200, {"tokens": [9]}) if given == "low" else harmony(path, body)
+
+
+@pytest.mark.parametrize(
+    ("server", "is_field"),
+    [
+        (Server(harmony), True),
+        (Server(template), False),
+        (Server(), False),
+        (Server(render=(403, {"error": {"message": "disabled"}})), False),
+        (Server(render=(503, "<html>")), False),
+        (Server(render=(200, {"token_ids": [6]})), False),
+        (Server(render=(200, {"tokens": [6]})), False),
+    ],
+)
+async def test_effort_is_a_field_where_only_that_has_an_effect(server: Server, is_field: bool) -> None:
+    assert await questions(server).takes_effort_as_field() is is_field
+
+
+async def test_effort_that_is_a_field_is_rendered_and_one_that_is_not_known_has_no_effect() -> None:
+    messages, tool = [{"role": "user", "content": "Hi"}], {"type": "function", "function": {"name": "f"}}
+    server = Server(harmony)
+    asked = questions(server)
+    asked.effort_is_field = await asked.takes_effort_as_field()
+    server.asked.clear()
+
+    rendered = [
+        await asked.rendered(messages, [tool], {"reasoning_effort": "low", "other": 1}),
+        await asked.rendered(messages, (), {"reasoning_effort": "huge"}),
+        await asked.rendered(messages),
+    ]
+
+    assert rendered == [[6], [3], [3]]
+    path, body = server.asked[0][1:]
+    assert path == "/v1/chat/completions/render"
+    assert (body["messages"], body["tools"], body["tool_choice"]) == (messages, [tool], "none")
+    assert (body["reasoning_effort"], body["chat_template_kwargs"]["other"]) == ("low", 1)
+
+
 async def test_texts_are_tokenized_one_by_one_without_a_beginning() -> None:
     server = Server()
 
