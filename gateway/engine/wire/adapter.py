@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 
 from gateway.config import EngineConfig
 from gateway.engine.interface import Timings
-from gateway.engine.wire.connections import Connections
+from gateway.engine.wire.connections import SWAPPED, Connections
 from gateway.engine.wire.engine_answers import error_of_answer, table_of
 from gateway.engine.wire.engine_client import EngineClient
 from gateway.engine.wire.event_stream import StreamSilent
@@ -65,6 +65,10 @@ def other_server(url: str, root: Answer, models: Answer) -> str:
         return (
             f"the server at {url!r} answers {models[0]} to /v1/models: set engine.api_key to the key that it asks for, "
             f"or correct {_SETTING}"
+        )
+    if _first_model(models).get("owned_by") == "llama-swap":
+        return (
+            f"llama-swap answers at {url!r}: add the model to the address, as {url}{SWAPPED}MODEL; correct {_SETTING}"
         )
     if _is_sglang(models):
         return f"SGLang answers at {url!r}, which the gateway can't speak to: serve the model with llama-server or vLLM"

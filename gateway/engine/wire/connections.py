@@ -25,6 +25,8 @@ _RESTED: Final = 1.0
 """Seconds of idleness after which a health check is sent over a connection, to keep it open."""
 _SPARE: Final = 2
 """Connections besides those of generations: for the template, the tokenizer and the health check."""
+SWAPPED: Final = "/upstream/"
+"""What stands before a model's name in the addresses of llama-swap, which starts that model and may end another one."""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _BODY: Final = 64 * 1024 * 1024
 """Most bytes of an answer that is read as a whole."""
@@ -61,16 +63,19 @@ class Connections:
             admit: checks each new connection before anything is asked on it.
             on_loss: called when a connection has ended unexpectedly.
             keep_streams: whether a connection is used again after a stream; a llama.cpp server closes it then.
-            single_use: whether the server ends a connection with each answer, as one in router mode does. Then each
-                question of a check has a connection of its own.
+            single_use: whether each request has a connection of its own, as each question of a check then has, because
+                a server with several models decides with each request which process answers.
         """
         address = read_url(url)
         self._origin = address.origin
         self._prefix = address.path.rstrip("/")
+        self._health = self._prefix.partition(SWAPPED)[0] + "/health"
         self._tls = ssl.create_default_context() if address.origin.secure else None
         named = {"host": address.origin.authority, "content-type": "application/json", **headers}
         if address.authorization is not None:
             named.setdefault("authorization", address.authorization)
+        if single_use:
+            named["connection"] = "close"
         self._lines = header_lines(named)
         self._idle = idle_timeout
         self._admit = admit
@@ -116,7 +121,7 @@ class Connections:
             LinkLost, NoAnswer, StreamSilent: there is no answer, or it breaks off.
         """
         async with self._place():
-            connection, answer = await self._send(method, path, body, headers)
+            connection, answer = await self._send(method, self._prefix + path, body, headers)
             if not self._kept and not self._keep_streams:
                 self._prepare()
             try:
@@ -134,6 +139,9 @@ class Connections:
 
     async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         """Send a request; returns the status and the body of its answer. Raises like `streamed`."""
+        return await self._asked(method, self._prefix + path, body)
+
+    async def _asked(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         async with self._place():
             connection, answer = await self._send(method, path, body)
             try:
@@ -148,14 +156,14 @@ class Connections:
         if connection.status and not connection.usable:
             if self._single_use:
                 async with self._opened() as another:
-                    answer = await _whole(await self._sent(another, method, path, body))
+                    answer = await _whole(await self._sent(another, method, self._prefix + path, body))
                 another.close()
                 return answer
             raise LinkLost(
                 "the connection was closed during the check of the engine, which needs a single one: let the engine, "
                 "and any proxy in front of it, keep connections open (keep-alive)"
             )
-        return await _whole(await self._sent(connection, method, path, body))
+        return await _whole(await self._sent(connection, method, self._prefix + path, body))
 
     @asynccontextmanager
     async def fresh(self) -> AsyncGenerator[Connection]:
@@ -164,12 +172,16 @@ class Connections:
             yield connection
             self._give(connection)
 
-    async def refresh(self, path: str) -> bool:
-        """Ask for `path` on every idle connection, which keeps it open. Returns whether all answers were 200."""
+    async def refresh(self) -> bool:
+        """`GET /health` on every idle connection, which keeps it open. Returns whether all answers were 200.
+
+        Behind llama-swap this is asked of llama-swap itself. A model would be loaded by it, and another one unloaded.
+        """
         if self._single_use:
             # Without a check, by which a router would load a model that it has unloaded.
             async with self.fresh() as connection:
-                return (await self.ask_on(connection, "GET", path))[0] == 200
+                status = (await _whole(await self._sent(connection, "GET", self._health, b"")))[0]
+                return status in (200, 404)
         now = asyncio.get_running_loop().time()
         rested = [each for each in self._kept if now - each.idle_since >= _RESTED]
         for connection in rested or [None]:
@@ -182,7 +194,7 @@ class Connections:
                 # At the end of the list, it is the next to be taken.
                 self._kept.remove(connection)
                 self._kept.append(connection)
-            status, _ = await self.ask("GET", path)
+            status, _ = await self._asked("GET", self._health)
             if status != 200:
                 return False
         return True
@@ -233,7 +245,7 @@ class Connections:
     ) -> EngineAnswer:
         with EngineAnswer(connection, self._idle, self._reading) as answer:
             lines = self._lines + header_lines(headers) if headers else self._lines
-            connection.send(method, self._prefix + path, lines, body)
+            connection.send(method, path, lines, body)
             await answer.headed()
         return answer
 

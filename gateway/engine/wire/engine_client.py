@@ -163,7 +163,7 @@ class EngineClient(Engine, ABC):
         try:
             with self._errors():
                 async with asyncio.timeout(seconds):
-                    return await self._connections.refresh("/health")
+                    return await self._connections.refresh()
         except TimeoutError:
             return self._heard > asked
         except GatewayError:

@@ -22,6 +22,7 @@ from gateway.engine.interface import (
     SlotKeeper,
     Timings,
 )
+from gateway.engine.wire.connections import SWAPPED
 from gateway.engine.wire.engine_answers import (
     IDS,
     Ask,
@@ -231,14 +232,14 @@ class LlamaCpp(LlamaCppQuestions, EngineClient):
             token_map=token_map,
             on_loss=on_loss,
             on_end=on_end,
-            single_use=served is not None,
+            single_use=served is not None or SWAPPED in url,
         )
         LlamaCppQuestions.__init__(self, self.url, self._ask_anywhere, served=served, keep_reasoning=keep_reasoning)
 
     @property
     def keeper(self) -> SlotKeeper | None:
         """This client, whose slots can be addressed: they are those of one process, so not behind a router."""
-        return self if self._served is None else None
+        return None if self._single_use else self
 
     def _questions(self, ask: Ask) -> LlamaCppQuestions:
         return LlamaCppQuestions(self.url, ask, served=self._served, keep_reasoning=self._keep_reasoning)

@@ -131,6 +131,8 @@ class FakeRouter:
     """The models whose processes run."""
     asked: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
     """Path, and the model that was named."""
+    may_end: bool = True
+    """Whether each request said that its connection will not be used again."""
 
     async def serve(self, stream: SocketStream) -> None:
         async with stream:
@@ -141,6 +143,7 @@ class FakeRouter:
             fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
             while len(body) < int(fields.get(b"content-length", 0)):
                 body += await stream.receive()
+            self.may_end &= fields.get(b"connection") == b"close"
             method, target = head.split(b" ")[:2]
             path = urlsplit(target.decode())
             asked = json.loads(body) if body else {}
@@ -176,6 +179,20 @@ class FakeRouter:
                 for name, process in self.processes.items()
             ]
         }
+
+
+@dataclass
+class FakeSwap(FakeRouter):
+    """Answers as llama-swap does (internal/server): what has a model in its path goes to the process of that model."""
+
+    def _answer(self, path: str, model: str | None, asked: dict[str, Any]) -> bytes:
+        before, _, of_model = path.partition("/upstream/")
+        name = next((name for name in self.processes if of_model.startswith(f"{name}/")), None)
+        self.asked.append((path, name))
+        if name is None:
+            return answered({}, "200 OK" if path == "/health" else "404 Not Found")
+        assert not before
+        return self.processes[name]._answer(of_model.removeprefix(name), asked)
 
 
 def answered(value: dict[str, Any], status: str = "200 OK") -> bytes:

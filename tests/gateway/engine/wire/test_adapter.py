@@ -86,6 +86,13 @@ async def test_sglang_is_not_taken_for_vllm_whose_list_of_models_it_has() -> Non
             await client(url)
 
 
+async def test_llama_swap_is_told_apart_from_the_models_behind_it() -> None:
+    models = {"data": [{"id": "m", "owned_by": "llama-swap"}]}
+    async with served(v1__models=models) as url:
+        with pytest.raises(EngineRefused, match=rf"llama-swap answers at .*, as {url}/upstream/MODEL"):
+            await client(url)
+
+
 async def test_setting_decides_whatever_the_server_answers() -> None:
     async with served(health={}) as url:
         assert type(await client(url, api="vllm")) is Vllm

@@ -154,7 +154,7 @@ async def test_no_more_are_in_use_than_allowed_and_later_requests_wait() -> None
             await anyio.wait_all_tasks_blocked()
             assert len(server.streams) == 3
             # A busy engine is well without a question.
-            assert await pool.refresh("/health")
+            assert await pool.refresh()
             assert server.go is not None
             server.go.set()
     assert len(server.asked) == 5
@@ -201,12 +201,12 @@ async def test_rested_connections_are_kept_open_by_a_question_and_tell_whether_t
                 await pool.ask_on(connection, "GET", "/")
         server.asked.clear()
         # None has rested: one is asked all the same.
-        assert await pool.refresh("/health")
+        assert await pool.refresh()
         assert len(server.asked) == 1
         monkeypatch.setattr(f"{MODULE}._RESTED", 0.0)
         server.asked.clear()
         server.answer = ANSWER.replace(b"200 OK", status)
-        well = await pool.refresh("/health")
+        well = await pool.refresh()
         assert well is (status == b"200 OK")
         assert sorted(server.asked) == ([0, 1] if well else sorted(server.asked)[:1])
 

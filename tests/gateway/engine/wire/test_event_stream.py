@@ -459,7 +459,7 @@ async def test_engine_whose_connections_are_all_in_use_is_well_without_a_questio
         pool = Connections(url, {}, idle_timeout=20, admit=anybody, on_loss=lambda: None, keep_streams=True)
         async with pool.streamed("POST", "/a", b"{}"), pool.streamed("POST", "/b", b"{}"):
             with anyio.fail_after(20):
-                assert await pool.refresh("/health") is True
+                assert await pool.refresh() is True
         pool.close()
 
 

@@ -1,7 +1,7 @@
 """A llama-server in router mode: the model is named in every request, and its process may be another one each time."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,11 +14,12 @@ from gateway.engine.start.ready_engine import ReadyEngine
 from gateway.errors import EngineError, EngineUnavailable
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.vocab import TokenMap, load_map
-from tests.gateway.engine.engines import FakeEngine, FakeRouter, Watch, address_of, collect, marker_of
+from tests.gateway.engine.engines import FakeEngine, FakeRouter, FakeSwap, Watch, address_of, collect, marker_of
 
 pytestmark = pytest.mark.anyio
 
 TINY = tiny_map()
+Make = Callable[[], FakeRouter]
 UNNAMED = {"/health", "/props", "/v1/models"}
 """What the router answers itself."""
 
@@ -36,12 +37,18 @@ def router(*in_use: str) -> FakeRouter:
     return FakeRouter({"small": FakeEngine(TINY), "large/7B": FakeEngine(TINY, marker=marker_of("2"))}, list(in_use))
 
 
+def swap() -> FakeSwap:
+    return FakeSwap(router().processes)
+
+
 @asynccontextmanager
 async def routed(
     engine: FakeRouter, map_file: Path, served: str | None = "large/7B", watch: Watch | None = None
 ) -> AsyncGenerator[EngineRoute]:
     async with address_of(engine) as address:
         settings = EngineConfig(kind="url", url=address.url, served_model=served)
+        if isinstance(engine, FakeSwap):
+            settings = EngineConfig(kind="url", url=f"{address.url}/upstream/{served}")
         route = EngineRoute(
             GatewayConfig(engine=settings, tokens=TokensConfig(map=str(map_file))), (watch or Watch()).engine_up
         )
@@ -100,8 +107,9 @@ async def test_which_model_is_meant_must_be_known(
     assert {model for _, model in engine.asked} == {None}
 
 
-async def test_process_that_was_started_again_is_proven_and_used_at_once(map_file: Path) -> None:
-    engine, watch = router("large/7B"), Watch()
+@pytest.mark.parametrize("make", [lambda: router("large/7B"), swap], ids=["router mode", "llama-swap"])
+async def test_process_that_was_started_again_is_proven_and_used_at_once(map_file: Path, make: Make) -> None:
+    engine, watch = make(), Watch()
     async with routed(engine, map_file, watch=watch) as route:
         ready = route.ready()
         await generate(ready, [1])
@@ -117,8 +125,9 @@ async def test_process_that_was_started_again_is_proven_and_used_at_once(map_fil
     assert False not in watch.states[:-1]
 
 
-async def test_process_with_another_tokenizer_gets_no_ids(map_file: Path) -> None:
-    engine = router("large/7B")
+@pytest.mark.parametrize("make", [lambda: router("large/7B"), swap], ids=["router mode", "llama-swap"])
+async def test_process_with_another_tokenizer_gets_no_ids(map_file: Path, make: Make) -> None:
+    engine = make()
     async with routed(engine, map_file) as route:
         ready = route.ready()
         await generate(ready, [1])
@@ -143,16 +152,20 @@ async def test_process_that_is_exchanged_in_the_middle_of_its_proof_is_not_used(
             route.ready()
 
 
-async def test_looks_at_an_idle_router_load_no_model(map_file: Path) -> None:
-    engine = router("large/7B")
+@pytest.mark.parametrize("make", [lambda: router("large/7B"), swap], ids=["router mode", "llama-swap"])
+async def test_looks_at_an_idle_router_load_no_model(map_file: Path, make: Make) -> None:
+    engine = make()
     async with routed(engine, map_file) as route:
         ready = route.ready()
         engine.asked.clear()
+        engine.may_end = True
         assert await ready.engine.healthy(60.0)
         assert await ready.engine.activity() is None
-        asked = {*engine.asked}
+        looked = {*engine.asked}
+        await generate(ready, [1])
 
-    assert asked == {("/health", None)}
+    assert looked == {("/health", None)}
+    assert engine.may_end
     # Its slots are those of a process that may end between two requests.
     assert ready.engine.keeper is None
     assert not ready.slots.chooses
