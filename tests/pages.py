@@ -114,6 +114,8 @@ class Clone:
             "HOME": str(folder),
             "CODEC_GATEWAY_SERVE__PORT": self.ports["8600"],
             "CODEC_GATEWAY_SERVE__ADMIN_PORT": self.ports["8601"],
+            # An answer without a limit ends here at the latest.
+            "CODEC_GATEWAY_ENGINE__CONTEXT": "2048",
         }
 
     def _program(self, name: str, text: str) -> None:
