@@ -85,7 +85,7 @@ class EngineClient(Engine, ABC):
         self._token_map = token_map
         self._idle = idle_timeout
         self._padded = self._cache_untold = False
-        """Whether it was logged that the engine's vocabulary is padded."""
+        """Whether it was logged that the engine's vocabulary is padded, and that it does not say what it had cached."""
         self._running = 0
         """Generations that run."""
         self._unanswered = False
